@@ -261,11 +261,13 @@ func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 // marks are the changes of the requested replicas, and the starts of alerts.
 func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.Decision, from, to time.Time) ([]markJSON, error) {
 	out := []markJSON{}
+	var before *alerting.Decision
 	for i := range decisions {
 		d := &decisions[i]
-		if d.Publish && d.Action != alerting.Hold && (i == 0 || decisions[i-1].Desired != d.Desired) {
-			out = append(out, markJSON{d.Tick.UTC(), string(d.Action), d.EventID(), d.Reason})
+		if action := requested(before, d); d.Publish && action != alerting.Hold {
+			out = append(out, markJSON{d.Tick.UTC(), string(action), d.EventID(), d.Reason})
 		}
+		before = d
 	}
 	alerts, err := s.History.Alerts(ctx, p.Pool)
 	if err != nil {
@@ -278,6 +280,24 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	}
 	slices.SortStableFunc(out, func(a, b markJSON) int { return a.At.Compare(b.At) })
 	return out, nil
+}
+
+// requested is how d changes what the decision before it requested: replicas, or else prefill replicas. before may be
+// nil.
+func requested(before, d *alerting.Decision) alerting.Action {
+	if d.Action != alerting.Hold && (before == nil || before.Desired != d.Desired) {
+		return d.Action
+	}
+	if before == nil || before.ByRole == nil || d.ByRole == nil {
+		return alerting.Hold
+	}
+	switch by := cmp.Compare(d.ByRole.Prefill, before.ByRole.Prefill); {
+	case by > 0:
+		return alerting.ScaleOut
+	case by < 0:
+		return alerting.ScaleIn
+	}
+	return alerting.Hold
 }
 
 // capacityAhead is the capacity of the pool in each future minute: of ready replicas, and of pending ones after their

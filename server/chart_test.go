@@ -59,7 +59,11 @@ func (chatHistory) Forecast(_ context.Context, key features.Key, dimension strin
 func (chatHistory) PoolDecisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
 	for m := -120; m <= 0; m++ {
 		d := fullOutput().Decisions[0]
-		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40
+		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40 || m == -50
+		d.ByRole = &alerting.Roles{Prefill: 2}
+		if m >= -50 {
+			d.ByRole.Prefill = 3
+		}
 		if m >= -40 {
 			d.Pending, d.Desired = 1, 5
 		}
@@ -99,8 +103,12 @@ func TestTimeline(t *testing.T) {
 	if want := []float64{400_000, 400_000, 500_000, 500_000, 600_000}; !slices.Equal(got, want) || !x.Steps[4].Ahead || x.Steps[2].Ahead {
 		t.Errorf("capacity %v, want %v", got, want)
 	}
-	if len(x.Marks) != 2 || x.Marks[0].Kind != "scale_out" || x.Marks[1].Kind != "warning" {
-		t.Errorf("marks %+v", x.Marks)
+	var marks []string
+	for _, m := range x.Marks {
+		marks = append(marks, m.At.Sub(origin).String()+" "+m.Kind)
+	}
+	if want := []string{"-50m0s scale_out", "-40m0s scale_out", "-1m0s warning"}; !slices.Equal(marks, want) {
+		t.Errorf("marks %q, want %q", marks, want)
 	}
 	if len(x.Forecast) != forecaster.Horizon || x.Warmup == nil || x.Warmup.To.Sub(x.At) != 13*time.Minute {
 		t.Errorf("%d minutes ahead, warm-up %+v", len(x.Forecast), x.Warmup)

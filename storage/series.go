@@ -60,10 +60,24 @@ func shape(name, what string, of func(*features.Window) *sketch.Quantile) []colu
 	return []column[*features.Window]{level("0.5", .5), level("0.95", .95)}
 }
 
+// ofRoles is a number of replicas by role; unknown in a pool that is not disaggregated.
+func ofRoles(replicas func(*alerting.Roles) int) func(*alerting.Decision) float64 {
+	return func(d *alerting.Decision) float64 {
+		if d.ByRole == nil {
+			return math.NaN()
+		}
+		return float64(replicas(d.ByRole))
+	}
+}
+
 // poolColumns are stored of a decision. Label: pool. Names and labels are those of /metrics.
 var poolColumns = []column[*alerting.Decision]{
 	{"forewarm_desired_replicas", [2]string{"role", "all"}, "Replicas that the pool should have, pending ones included.",
 		func(d *alerting.Decision) float64 { return float64(d.Desired) }},
+	{"forewarm_desired_replicas", [2]string{"role", "prefill"}, "",
+		ofRoles(func(r *alerting.Roles) int { return r.Prefill })},
+	{"forewarm_desired_replicas", [2]string{"role", "decode"}, "",
+		ofRoles(func(r *alerting.Roles) int { return r.Decode })},
 	{"forewarm_replicas", [2]string{"state", "ready"}, "Replicas by state: ready, or pending on their way.",
 		func(d *alerting.Decision) float64 { return float64(d.Ready) }},
 	{"forewarm_replicas", [2]string{"state", "pending"}, "", func(d *alerting.Decision) float64 { return float64(d.Pending) }},

@@ -135,12 +135,20 @@ func TestStoreSeries(t *testing.T) {
 	s := openStore(t, config(t.TempDir()))
 	appendTick(t, s, 1)
 	appendTick(t, s, 2)
+	split := decision(3, "split")
+	split.ByRole = &alerting.Roles{Prefill: 2, Decode: 3}
+	if err := s.Append(minute(3), nil, nil, []alerting.Decision{*split}); err != nil {
+		t.Fatal(err)
+	}
 	got := dump(t, s, "forewarm_demand_requests_per_second|forewarm_desired_replicas|forewarm_saturation_eta_seconds")
 	want := map[string][]string{
 		`{__name__="forewarm_demand_requests_per_second", class="*", pool="p"}`:                       {"1=1.5", "2=2.5"},
 		`{__name__="forewarm_demand_requests_per_second", class="chat", pool="p"}`:                    {"1=1", "2=2"},
 		`{__name__="forewarm_demand_requests_per_second", class="rag", pool="p"}`:                     {"1=0.5", "2=0.5"},
 		`{__name__="forewarm_desired_replicas", pool="p", role="all"}`:                                {"1=4", "2=3"},
+		`{__name__="forewarm_desired_replicas", pool="split", role="all"}`:                            {"3=4"},
+		`{__name__="forewarm_desired_replicas", pool="split", role="decode"}`:                         {"3=3"},
+		`{__name__="forewarm_desired_replicas", pool="split", role="prefill"}`:                        {"3=2"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.1", resource="requests"}`: {"1=60", "2=60"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.5", resource="requests"}`: {"1=+Inf", "2=+Inf"},
 		`{__name__="forewarm_saturation_eta_seconds", pool="p", quantile="0.9", resource="requests"}`: {"1=+Inf", "2=+Inf"},
