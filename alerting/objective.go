@@ -198,7 +198,7 @@ func (b *conditions) latency() {
 	}
 	w := alertText{
 		Summary:     summary,
-		Description: fmt.Sprintf("This has been so for one request in ten since %s. It points to %s.", clock(breach.Since), bottleneckTexts[breach.Binds]),
+		Description: fmt.Sprintf("This has been so for one request in ten since %s. %s", clock(breach.Since), b.pointsTo(breach.Binds)),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
 	severity := Warning
@@ -218,6 +218,24 @@ func (b *conditions) latency() {
 	}
 	c := b.add(LatencyObjective, "", w)
 	c.Severity, c.Annotations["diagnosis"] = severity, string(breach.Binds)
+}
+
+// pointsTo is a sentence about the resource that latencies point to. Where they give no other sign of it than
+// themselves, it also says if demand is low.
+func (d *Decision) pointsTo(binds Bottleneck) string {
+	const low = .5 // share of the planned capacity
+	use, known := 0., false
+	for _, side := range d.byRole() {
+		for i := range side.Resources {
+			if have := side.Resources[i].PerReplica * float64(side.Ready); have > 0 {
+				use, known = max(use, side.Resources[i].Demand/have), true
+			}
+		}
+	}
+	if known && use < low && binds != BottleneckSlots && binds != BottleneckKV {
+		return fmt.Sprintf("Demand is only %s of the planned capacity, so suspect the engines.", percent(use))
+	}
+	return "It points to " + bottleneckTexts[binds] + "."
 }
 
 // Bottleneck is the resource that is short, as latencies over their objectives show.
