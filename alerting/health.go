@@ -92,7 +92,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("At most %d notifications wait, %d were refused and are lost. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, firstWords(s.Err)),
+				Description: fmt.Sprintf("Waiting notifications: at most %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, firstWords(s.Err)),
 				Action:      "Check the receiver, its address and its credentials.",
 			})
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
@@ -170,7 +171,7 @@ func appendMetrics(t *testing.T, db *tsdb.DB, text string, at time.Time, known m
 		}
 		var set labels.Labels
 		p.Labels(&set)
-		name := set.Get(labels.MetricName)
+		name := set.Get(model.MetricNameLabel)
 		if known[name] == nil {
 			known[name] = map[string]bool{"instance": true, "job": true}
 		}
