@@ -58,7 +58,7 @@ func meanOfKnown(values []float64) float64 {
 	return sum / n
 }
 
-// class answers /api/v1/pools/{pool}/classes/{class}; class * is the pool, and an empty one is the traffic without a class.
+// class answers /api/v1/pools/{pool}/classes/{class}. Class * is the pool, and an empty one is traffic without a class.
 func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 	class, to := r.PathValue("class"), p.State.At
 	if p.Decision != nil {

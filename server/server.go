@@ -144,7 +144,8 @@ func (s *Server) Foreign() uint64 { return s.foreign.Load() }
 // DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// HeaderAPI is in each answer of a daemon but the 401 of server.web_config, with the version of its API: a client knows that no other server answered.
+// HeaderAPI is in each answer of a daemon but the 401 of server.web_config. Its value is the version of the API. Clients
+// know by it that no other server answered.
 const HeaderAPI = "Forewarm-Api"
 
 // securityHeaders sets the headers that name the daemon, and that restrict a browser to showing an answer.

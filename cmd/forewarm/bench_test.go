@@ -259,21 +259,21 @@ func (b *bench) ratio(what string, ref, us cost, bound int) []row {
 		100*float64(ref.wall)/float64(us.wall), rate(us), rate(ref), each(us), each(ref)), fmt.Sprintf("≥ %d %%", bound)}}
 }
 
-// A parcel has at most perParcel messages, and takes no more messages once it has parcelRecords records. The daemon has
+// A part has at most perPart messages, and takes no more messages once it has partRecords records. The daemon has
 // the same limits.
 const (
-	perParcel     = 32
-	parcelRecords = 512
+	perPart     = 32
+	partRecords = 512
 )
 
-// pipe decodes on the caller's goroutine and applies parcels on another, as the daemon does. in takes a message, settle
+// pipe decodes on the caller's goroutine and applies parts on another, as the daemon does. in takes a message, settle
 // waits until all are applied, end stops the other goroutine.
 func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle, end func()) {
-	const parcels = 8
-	type parcel []ingest.Batch
-	free, ready := make(chan parcel, parcels), make(chan parcel, parcels)
-	for range parcels {
-		free <- make(parcel, perParcel)[:0]
+	const parts = 8
+	type part []ingest.Batch
+	free, ready := make(chan part, parts), make(chan part, parts)
+	for range parts {
+		free <- make(part, perPart)[:0]
 	}
 	go func() {
 		for batches := range ready {
@@ -291,14 +291,14 @@ func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle,
 		at = at[:len(at)+1]
 		b := &at[len(at)-1]
 		decoder.Decode(about, data, limits, b)
-		if records += len(b.Requests); len(at) == perParcel || records >= parcelRecords {
+		if records += len(b.Requests); len(at) == perPart || records >= partRecords {
 			ready <- at
 			at, records = <-free, 0
 		}
 	}
 	settle = func() {
 		ready <- at
-		var all [parcels]parcel
+		var all [parts]part
 		for i := range all {
 			all[i] = <-free
 		}
@@ -368,18 +368,18 @@ func (b *bench) classes() (rows []row) {
 		for k, classes := range counts {
 			cfg := benchConfig(classes)
 			cfg.Features.Revise = time.Minute // windows are released early
-			p, batches, decoder := pipeline.New(cfg), make([]ingest.Batch, perParcel), new(codec.Decoder)
+			p, batches, decoder := pipeline.New(cfg), make([]ingest.Batch, perPart), new(codec.Decoder)
 			run := func(messages [][]byte) {
 				for len(messages) > 0 {
-					parcel := batches[:min(perParcel, len(messages))]
-					for i := range parcel {
-						parcel[i].Reset()
-						decoder.Decode(codec.Meta{}, messages[i], ingest.DefaultLimits(), &parcel[i])
+					part := batches[:min(perPart, len(messages))]
+					for i := range part {
+						part[i].Reset()
+						decoder.Decode(codec.Meta{}, messages[i], ingest.DefaultLimits(), &part[i])
 					}
-					for i := range parcel {
-						p.Apply(&parcel[i], func(*pipeline.Output) {})
+					for i := range part {
+						p.Apply(&part[i], func(*pipeline.Output) {})
 					}
-					messages = messages[len(parcel):]
+					messages = messages[len(part):]
 				}
 			}
 			tick := func(at time.Time) {
@@ -425,7 +425,7 @@ const (
 // applyAt applies requests without ids, with their times shifted.
 func (b *bench) applyAt(p *pipeline.Pipeline, rs []ingest.Request, shift time.Duration) {
 	var batch ingest.Batch
-	for part := range slices.Chunk(rs, parcelRecords) {
+	for part := range slices.Chunk(rs, partRecords) {
 		batch.Reset()
 		for _, r := range part {
 			r.ID = ""
