@@ -40,9 +40,9 @@ func DefaultConfig() Config {
 }
 
 const (
-	maxTargets   = 4096     // of all jobs together; those beyond it are left out and counted
+	maxTargets   = 4096     // that are listed, and addresses of one name
 	maxScrapes   = 32       // at once
-	maxBodyBytes = 16 << 20 // of one answer, decompressed
+	maxBodyBytes = 16 << 20 // of one answer
 )
 
 // Validate names the first key that is out of bounds, its value, the bound and what to do. It opens no file and

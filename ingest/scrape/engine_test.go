@@ -95,7 +95,7 @@ func TestEngines(t *testing.T) {
 				if other == engine {
 					continue
 				}
-				if got, _, err := e.replicas("h:1", other); reasonOf(err) != reasonNoEngine {
+				if got, _, err := e.replicas("h:1", other); err == nil || !strings.Contains(err.Error(), "no metrics of "+other) {
 					t.Errorf("as %s: %v, %v", other, got, err)
 				}
 			}
@@ -238,29 +238,28 @@ func TestParseRefuses(t *testing.T) {
 	many := strings.Repeat("vllm:num_requests_running 1\n", maxSeries+1)
 	for name, tc := range map[string]struct {
 		contentType, body string
-		want              string
-		text              string // in the error
+		want              string // in the error
 	}{
-		"HTML":                    {"text/html; charset=utf-8", "<html></html>", reasonNotMetrics, "text/html"},
-		"HTML as text":            {"text/plain", "<html><body>Sign in</body></html>", reasonBadExposition, ""},
-		"JSON of trtllm-serve":    {"application/json", "[]", reasonNotMetrics, "/prometheus/metrics"},
-		"content type without /":  {"text", "x 1\n", reasonNotMetrics, ""},
-		"not a number":            {"text/plain", "vllm:num_requests_running many\n", reasonBadExposition, ""},
-		"incomplete":              {"text/plain", "vllm:num_requests_running{engine=\"", reasonBadExposition, ""},
-		"OpenMetrics without end": {"application/openmetrics-text; version=1.0.0", "vllm:num_requests_running 1\n", reasonBadExposition, ""},
-		"invalid protobuf":        {"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited", "vllm:num", reasonBadExposition, ""},
-		"too many series":         {"text/plain", many, reasonTooLarge, fmt.Sprint(maxSeries)},
+		"HTML":                    {"text/html; charset=utf-8", "<html></html>", "text/html"},
+		"HTML as text":            {"text/plain", "<html><body>Sign in</body></html>", ""},
+		"JSON of trtllm-serve":    {"application/json", "[]", "/prometheus/metrics"},
+		"content type without /":  {"text", "x 1\n", "no exposition"},
+		"not a number":            {"text/plain", "vllm:num_requests_running many\n", ""},
+		"incomplete":              {"text/plain", "vllm:num_requests_running{engine=\"", ""},
+		"OpenMetrics without end": {"application/openmetrics-text; version=1.0.0", "vllm:num_requests_running 1\n", ""},
+		"invalid protobuf":        {"application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited", "vllm:num", ""},
+		"too many series":         {"text/plain", many, fmt.Sprint(maxSeries)},
 	} {
 		_, err := parse([]byte(tc.body), tc.contentType)
-		if err == nil || reasonOf(err) != tc.want || !strings.Contains(err.Error(), tc.text) || len(err.Error()) > 300 {
-			t.Errorf("%s: %v, want reason %s and text %q", name, err, tc.want, tc.text)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || len(err.Error()) > 300 {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 	e, err := parse([]byte("go_goroutines 5\nvllm:time_to_first_token_seconds_bucket{le=\"1\"} 5\n"), "")
 	if err != nil || len(e) != 1 {
 		t.Errorf("kept %v (%v)", e, err)
 	}
-	if _, _, err := e.replicas("h:1", Auto); reasonOf(err) != reasonNoEngine || !strings.Contains(err.Error(), "is the path right") {
+	if _, _, err := e.replicas("h:1", Auto); err == nil || !strings.Contains(err.Error(), "is the path right") {
 		t.Errorf("no engine: %v", err)
 	}
 }

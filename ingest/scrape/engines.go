@@ -84,12 +84,12 @@ func (e exposition) replicas(target, wanted string) (out []ingest.Replica, g *en
 	}
 	switch {
 	case len(ranks) > maxRanks:
-		return nil, nil, &failure{reasonTooLarge, fmt.Errorf("%d engines in one answer, the limit is %d", len(ranks), maxRanks)}
+		return nil, nil, fmt.Errorf("%d engines in one answer, the limit is %d", len(ranks), maxRanks)
 	case len(ranks) == 0:
 		if wanted == Auto {
 			wanted = strings.Join(Engines()[1:], ", ")
 		}
-		return nil, nil, &failure{reasonNoEngine, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", wanted)}
+		return nil, nil, fmt.Errorf("no metrics of %s: is the path right, and are metrics on?", wanted)
 	}
 	for _, r := range ranks {
 		replica := unknown(target, ingest.ReplicaReady)

@@ -33,7 +33,7 @@ const maxSeries = 50_000
 func parse(body []byte, contentType string) (exposition, error) {
 	p, err := textparse.New(body, cmp.Or(contentType, "text/plain"), nil, textparse.ParserOptions{IgnoreNativeHistograms: true})
 	if err != nil {
-		return nil, &failure{reasonNotMetrics, fmt.Errorf("content type %.64q is no exposition of metrics; is the path right? trtllm-serve has its metrics at /prometheus/metrics", contentType)}
+		return nil, fmt.Errorf("content type %.64q is no exposition of metrics; is the path right? trtllm-serve has its metrics at /prometheus/metrics", contentType)
 	}
 	found, kept := exposition{}, 0
 	for {
@@ -42,7 +42,7 @@ func parse(body []byte, contentType string) (exposition, error) {
 			return found, nil
 		}
 		if err != nil {
-			return nil, &failure{reasonBadExposition, fmt.Errorf("%.200w", err)}
+			return nil, fmt.Errorf("%.200w", err)
 		}
 		if entry != textparse.EntrySeries {
 			continue
@@ -52,7 +52,7 @@ func parse(body []byte, contentType string) (exposition, error) {
 			continue
 		}
 		if kept++; kept > maxSeries {
-			return nil, &failure{reasonTooLarge, fmt.Errorf("more than %d series", maxSeries)}
+			return nil, fmt.Errorf("more than %d series", maxSeries)
 		}
 		var l labels.Labels
 		p.Labels(&l)

@@ -3,10 +3,7 @@ package scrape
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -30,9 +27,6 @@ func JobAt(metrics string) (Job, error) {
 		return Job{}, err
 	}
 	u, _ := url.Parse(metrics)
-	if u.Path == "/" {
-		u.Path = ""
-	}
 	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 	return Job{Scheme: u.Scheme, Path: u.Path, Targets: []string{net.JoinHostPort(u.Hostname(), port)}}, nil
 }
@@ -48,28 +42,18 @@ func Probe(ctx context.Context, j Job, address string, timeout time.Duration) (P
 	defer cancel()
 	seen := Probed{URL: j.url(address)}
 	e, replicas, g, err := client.look(ctx, address)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // without the URL
-	}
 	if err != nil {
 		return Probed{}, fmt.Errorf("%s: %w", seen.URL, err)
 	}
 	seen.Replicas, seen.Engine = replicas, g.name
-	if seen.Models = e.models(slices.Values(g.anchors)); len(seen.Models) == 0 {
-		seen.Models = e.models(maps.Keys(e))
-	}
-	return seen, nil
-}
-
-// models lists the models that labels of metrics name, each once, in order.
-func (e exposition) models(metrics iter.Seq[string]) (models []string) {
-	for name := range metrics {
-		for _, x := range e[name] {
+	for _, samples := range e {
+		for _, x := range samples {
 			if model := cmp.Or(x.labels.Get("model_name"), x.labels.Get("model")); model != "" {
-				models = append(models, model)
+				seen.Models = append(seen.Models, model)
 			}
 		}
 	}
-	slices.Sort(models)
-	return slices.Compact(models)
+	slices.Sort(seen.Models)
+	seen.Models = slices.Compact(seen.Models)
+	return seen, nil
 }

@@ -22,8 +22,6 @@ import (
 type Deps struct {
 	// Publish stores one replica report in the telemetry stream. It is called from several goroutines at once.
 	Publish func(ctx context.Context, r *ingest.Replica) error
-	// Took, when set, is called with the duration of each scrape, from several goroutines at once.
-	Took func(time.Duration)
 	// Lookup gives the addresses of a name; nil asks the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]string, error)
 	Log    *zap.Logger
@@ -31,21 +29,23 @@ type Deps struct {
 
 // Scraper asks the targets of its jobs once in each interval, spread evenly over it.
 type Scraper struct {
+	Stats
 	cfg     Config
 	deps    Deps
 	clients []*client // one for each job
 	began   time.Time
-	stats   Stats
+
+	mu      sync.Mutex
+	failing map[string]fault // by job and URL; of a target, and of a job's name
 }
 
 // Stats are counts since the Scraper began.
 type Stats struct {
-	Scrapes     atomic.Uint64             // at targets
-	Failures    map[string]*atomic.Uint64 // of them, by reason
-	Published   atomic.Uint64             // replica reports
-	Unpublished atomic.Uint64             // those that the stream did not take
-	LeftOut     atomic.Uint64             // addresses of names beyond the bound on targets
-	Targets     atomic.Int64              // right now
+	Scrapes     atomic.Uint64 // at targets
+	Failures    atomic.Uint64 // of them, and of the resolution of names
+	Published   atomic.Uint64 // replica reports
+	Unpublished atomic.Uint64 // those that the stream did not take
+	Targets     atomic.Int64  // right now
 }
 
 // New checks c and reads the files that it names; errors name the key to correct.
@@ -53,11 +53,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Scraper{cfg: c, deps: deps}
-	s.stats.Failures = map[string]*atomic.Uint64{}
-	for _, reason := range Reasons {
-		s.stats.Failures[reason] = new(atomic.Uint64)
-	}
+	s := &Scraper{cfg: c, deps: deps, failing: map[string]fault{}}
 	if deps.Lookup == nil {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
 	}
@@ -66,6 +62,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 		if err != nil {
 			return nil, fmt.Errorf("jobs[%d].%w", i, err)
 		}
+		client.name = fmt.Sprintf("scrape.jobs[%d] of pool %s", i, j.Pool)
 		s.clients = append(s.clients, client)
 	}
 	return s, nil
@@ -106,46 +103,40 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	defer t.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	began := time.Now()
 	reports, err := t.scrape(asking, time.Now)
 	if ctx.Err() != nil {
 		return // it was we who hung up
 	}
-	s.stats.Scrapes.Add(1)
-	if s.deps.Took != nil {
-		s.deps.Took(time.Since(began))
-	}
+	s.Scrapes.Add(1)
 	s.note(t.client, t.address, err)
 	s.publish(ctx, reports)
 }
 
 // fault is why a target cannot be scraped.
 type fault struct {
-	reason, text string
-	since        time.Time
+	text  string
+	since time.Time
 }
 
-// note keeps the outcome at a target, or of the resolution of a job's name, and logs when the reason changes.
-func (s *Scraper) note(c *client, target string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, failed := c.failing[target]
-	log := s.deps.Log.With(zap.String("pool", c.job.Pool), zap.String("target", target))
+// note keeps the outcome at a target, or of the resolution of a job's name, and logs when it begins or ends to fail.
+func (s *Scraper) note(c *client, address string, err error) {
+	what := c.name + " cannot read " + c.job.url(address)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, failed := s.failing[what]
 	if err == nil {
-		if delete(c.failing, target); failed {
-			log.Info("engine can be scraped again")
+		if delete(s.failing, what); failed {
+			s.deps.Log.Info("no longer: " + what)
 		}
 		return
 	}
-	now := fault{reasonOf(err), value.Printable(err.Error()), time.Now()}
-	s.stats.Failures[now.reason].Add(1)
-	if now.reason != before.reason {
-		log.Warn("engine cannot be scraped", zap.String("reason", now.reason), zap.Error(err))
+	s.Failures.Add(1)
+	if !failed {
+		f.since = time.Now()
+		s.deps.Log.Warn(what, zap.Error(err))
 	}
-	if failed {
-		now.since = before.since
-	}
-	c.failing[target] = now
+	f.text = value.Printable(err.Error())
+	s.failing[what] = f
 }
 
 // faultsListed bounds the targets that Faults names.
@@ -153,15 +144,12 @@ const faultsListed = 4
 
 // Faults says which targets of which jobs cannot be scraped, and why; "" if all can.
 func (s *Scraper) Faults() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var out []string
-	for i, c := range s.clients {
-		c.mu.Lock()
-		for _, target := range slices.Sorted(maps.Keys(c.failing)) {
-			f := c.failing[target]
-			out = append(out, fmt.Sprintf("scrape.jobs[%d] of pool %s cannot read %s since %s: %s",
-				i, c.job.Pool, c.job.url(target), f.since.UTC().Format(time.RFC3339), f.text))
-		}
-		c.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(s.failing)) {
+		f := s.failing[what]
+		out = append(out, fmt.Sprintf("%s since %s: %s", what, f.since.UTC().Format(time.RFC3339), f.text))
 	}
 	if more := len(out) - faultsListed; more > 0 {
 		out = append(out[:faultsListed], fmt.Sprintf("and %d more targets, which the log names", more))
@@ -172,16 +160,13 @@ func (s *Scraper) Faults() string {
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
 	for i := range reports {
 		if err := s.deps.Publish(ctx, &reports[i]); err != nil {
-			s.stats.Unpublished.Add(1)
+			s.Unpublished.Add(1)
 			s.deps.Log.Debug("replica report not stored", zap.String("pool", reports[i].Pool), zap.String("replica", reports[i].Name), zap.Error(err))
 			continue
 		}
-		s.stats.Published.Add(1)
+		s.Published.Add(1)
 	}
 }
-
-// Stats counts everything since Run was called.
-func (s *Scraper) Stats() *Stats { return &s.stats }
 
 // find lists the targets of this round. Targets that a name no longer resolves to are reported gone. A name that does
 // not resolve at all keeps its targets.
@@ -195,14 +180,11 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 		before := c.targets
 		c.targets = map[string]*target{}
 		for _, address := range slices.Sorted(slices.Values(slices.Concat(c.job.Targets, c.resolved))) {
+			if c.targets[address] != nil { // it is listed twice
+				continue
+			}
 			t := before[address]
-			switch {
-			case c.targets[address] != nil: // it is listed twice
-				continue
-			case t == nil && len(all) >= maxTargets:
-				s.stats.LeftOut.Add(1)
-				continue
-			case t == nil:
+			if t == nil {
 				t = c.target(address, s.began)
 				t.away, t.down = c.known, c.known
 			}
@@ -213,13 +195,11 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 				t.mu.Lock() // at most as long as a scrape takes
 				s.publish(ctx, t.end(time.Now().UTC()))
 				t.mu.Unlock()
-				c.mu.Lock()
-				delete(c.failing, address)
-				c.mu.Unlock()
+				s.note(c, address, nil)
 			}
 		}
 	}
-	s.stats.Targets.Store(int64(len(all)))
+	s.Targets.Store(int64(len(all)))
 	return all
 }
 
@@ -239,15 +219,15 @@ func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil {
-		s.note(c, c.job.DNS, &failure{reasonName, err})
+	hosts = slices.DeleteFunc(hosts, func(host string) bool { return strings.Contains(host, "%") }) // link-local addresses
+	if over := len(hosts) - maxTargets; over > 0 {
+		hosts, err = hosts[:maxTargets], fmt.Errorf("the name has %d addresses beyond %d, which are not scraped; make a job of each part", over, maxTargets)
+	}
+	if s.note(c, c.job.DNS, err); len(hosts) == 0 && err != nil {
 		return
 	}
-	s.note(c, c.job.DNS, nil)
 	c.resolved = make([]string, 0, len(hosts))
 	for _, host := range hosts {
-		if !strings.Contains(host, "%") { // a link-local address
-			c.resolved = append(c.resolved, net.JoinHostPort(host, port))
-		}
+		c.resolved = append(c.resolved, net.JoinHostPort(host, port))
 	}
 }

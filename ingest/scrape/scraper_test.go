@@ -45,7 +45,7 @@ func (d *eventLog) add(format string, args ...any) {
 }
 
 // run runs a scraper for the duration span, and returns its events.
-func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *eventLog, r *http.Request) (*http.Response, error), span time.Duration) ([]string, *Stats) {
+func run(t *testing.T, c Config, lookup func(string) ([]string, error), transport func(d *eventLog, r *http.Request) (*http.Response, error), span time.Duration) ([]string, *Scraper) {
 	t.Helper()
 	d := &eventLog{began: time.Now()}
 	s, err := New(c, Deps{
@@ -71,7 +71,7 @@ func run(t *testing.T, c Config, lookup func(string) ([]string, error), transpor
 		t.Error(err)
 	}
 	slices.Sort(d.lines)
-	return d.lines, s.Stats()
+	return d.lines, s
 }
 
 // TestScrapesAreSpread: three targets are scraped 5 s apart within an interval of 15 s.
@@ -91,7 +91,7 @@ func TestScrapesAreSpread(t *testing.T) {
 			t.Error(d)
 		}
 		if stats.Scrapes.Load() != 6 || stats.Published.Load() != 6 || stats.Targets.Load() != 3 {
-			t.Errorf("%+v", stats)
+			t.Errorf("%+v", &stats.Stats)
 		}
 	})
 }
@@ -116,8 +116,8 @@ func TestScrapesAreBounded(t *testing.T) {
 			return nil, r.Context().Err()
 		}, 5*time.Minute)
 		// Each scrape takes 10 s, so there are at most 30 times maxScrapes in five minutes. All time out.
-		if most != maxScrapes || stats.Scrapes.Load() < 27*maxScrapes || stats.Scrapes.Load() > 30*maxScrapes || stats.Failures["timeout"].Load() != stats.Scrapes.Load() || stats.Published.Load() != 0 {
-			t.Errorf("at most %d at once, %+v", most, stats)
+		if most != maxScrapes || stats.Scrapes.Load() < 27*maxScrapes || stats.Scrapes.Load() > 30*maxScrapes || stats.Failures.Load() != stats.Scrapes.Load() || stats.Published.Load() != 0 {
+			t.Errorf("at most %d at once, %+v", most, &stats.Stats)
 		}
 	})
 }
@@ -149,8 +149,8 @@ func TestDNSIsLookedUpAgain(t *testing.T) {
 			"30s 10.0.0.1:8000 is ready", "37.5s [fd00::2]:8000 is ready",
 			"45s 10.0.0.1:8000 is gone", "45s [fd00::2]:8000 is ready",
 		}
-		if d := cmp.Diff(want, got); d != "" || stats.Failures["name"].Load() != 1 {
-			t.Errorf("%+v\n%s", stats, d)
+		if d := cmp.Diff(want, got); d != "" || stats.Failures.Load() != 1 {
+			t.Errorf("%+v\n%s", &stats.Stats, d)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 			return answer("vllm:num_requests_running 1\n")
 		}, time.Second)
 		if stats.Scrapes.Load() != 1 || stats.Published.Load() != 0 || stats.Unpublished.Load() != 1 {
-			t.Errorf("%+v", stats)
+			t.Errorf("%+v", &stats.Stats)
 		}
 	})
 }

@@ -3,21 +3,16 @@ package scrape
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -26,15 +21,13 @@ import (
 // client asks the targets of one job.
 type client struct {
 	job  Job
+	name string // of the job, for messages
 	http *http.Client
 
 	// Owned by the goroutine of Run.
 	targets  map[string]*target // by address
 	resolved []string           // addresses that the job's name last resolved to; nil before it did
 	known    bool               // it had resolved before: an address that is new now was not there then
-
-	mu      sync.Mutex
-	failing map[string]fault // by address, and the job's name when it does not resolve
 }
 
 // newClient reads the files of a job's credentials. It follows no redirect: that leads to a login page, or elsewhere.
@@ -43,17 +36,19 @@ func newClient(j Job) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	return &client{job: j, failing: map[string]fault{}, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
+	return &client{job: j, http: &http.Client{Transport: transport, CheckRedirect: httpclient.NoRedirect}}, nil
 }
 
-// ask gets and parses what a target exposes. The error is a [failure], or of the connection.
+// errUnavailable is the answer of an engine that is there, and is loading or busy.
+var errUnavailable = errors.New("it answers 503")
+
+// ask gets and parses what a target exposes.
 func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.job.url(address), nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "text/plain;version=0.0.4,*/*;q=0.1")
-	request.Header.Set("Accept-Encoding", "gzip")
 	request.Header.Set("User-Agent", "forewarm")
 	response, err := c.http.Do(request)
 	if e, ok := errors.AsType[*url.Error](err); ok {
@@ -66,22 +61,16 @@ func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable:
-		return nil, &failure{reasonUnavailable, errors.New("it answers 503")}
+		return nil, errUnavailable
 	default:
-		return nil, &failure{reasonStatus, fmt.Errorf("it answers %d; is the path %s right?", response.StatusCode, request.URL.Path)}
+		return nil, fmt.Errorf("it answers %d; is the path %s right?", response.StatusCode, request.URL.Path)
 	}
-	plain := response.Body
-	if response.Header.Get("Content-Encoding") == "gzip" {
-		if plain, err = gzip.NewReader(response.Body); err != nil {
-			return nil, err
-		}
-	}
-	body, err := io.ReadAll(io.LimitReader(plain, maxBodyBytes+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(body) > maxBodyBytes:
-		return nil, &failure{reasonTooLarge, fmt.Errorf("the answer has more than %d bytes", maxBodyBytes)}
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxBodyBytes)
 	}
 	return parse(body, response.Header.Get("Content-Type"))
 }
@@ -92,61 +81,6 @@ func (c *client) look(ctx context.Context, address string) (e exposition, report
 		reports, g, err = e.replicas(address, cmp.Or(c.job.Engine, Auto))
 	}
 	return e, reports, g, err
-}
-
-// The reasons why a scrape fails: a metric label.
-const (
-	reasonRefused       = "refused" // nobody listens there
-	reasonTimeout       = "timeout"
-	reasonName          = "name" // the name of the target does not resolve
-	reasonTLS           = "tls"
-	reasonNetwork       = "network" // any other fault of the connection
-	reasonToken         = "token"   // a file of credentials cannot be read
-	reasonUnavailable   = "unavailable"
-	reasonStatus        = "status" // another status than 200 and 503
-	reasonTooLarge      = "too_large"
-	reasonNotMetrics    = "not_metrics"
-	reasonBadExposition = "bad_exposition"
-	reasonNoEngine      = "no_engine"
-)
-
-// Reasons lists why a scrape can fail, for metrics that must exist at zero.
-var Reasons = []string{
-	reasonRefused, reasonTimeout, reasonName, reasonTLS, reasonNetwork, reasonToken, reasonUnavailable, reasonStatus,
-	reasonTooLarge, reasonNotMetrics, reasonBadExposition, reasonNoEngine,
-}
-
-// failure is a scrape that failed.
-type failure struct {
-	reason string
-	err    error
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// reasonOf gives the reason of an error of a request; "" of none.
-func reasonOf(err error) string {
-	var f *failure
-	var timeout net.Error
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &f):
-		return f.reason
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return reasonRefused
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return reasonTimeout
-	case errors.As(err, new(*net.DNSError)):
-		return reasonName
-	case errors.As(err, new(*fs.PathError)):
-		return reasonToken
-	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(*tls.CertificateVerificationError)),
-		errors.As(err, new(tls.RecordHeaderError)), errors.As(err, new(tls.AlertError)):
-		return reasonTLS
-	}
-	return reasonNetwork
 }
 
 // target is one address of a job, and what is known of it.
@@ -173,7 +107,7 @@ func (c *client) target(address string, since time.Time) *target {
 func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Replica, error) {
 	e, reports, g, err := t.client.look(ctx, t.address)
 	at := now().UTC()
-	switch reason := reasonOf(err); {
+	switch {
 	case err == nil:
 		if t.elsewhere = g.workers; !g.workers {
 			t.date(reports, e.started(), at)
@@ -181,9 +115,9 @@ func (t *target) scrape(ctx context.Context, now func() time.Time) ([]ingest.Rep
 		t.away, t.down, t.since = false, false, at
 	case t.elsewhere:
 		return nil, err
-	case reason == reasonRefused:
+	case errors.Is(err, syscall.ECONNREFUSED): // nobody listens there
 		t.away, t.down = true, true
-	case reason == reasonUnavailable:
+	case errors.Is(err, errUnavailable):
 		t.away = true
 		if len(t.names) == 0 { // it was never ready
 			t.names = []string{t.address}

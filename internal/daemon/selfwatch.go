@@ -129,7 +129,6 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                    v.Lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                                         total("forewarm_series_capped_total"),
 		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    total("forewarm_deadletter_dropped_total"),
-		"addresses of engines are not scraped: scrape.jobs have more than 4096":                                              total("forewarm_scrape_left_out_total"),
 		allIgnored: d.exporter.Ignored.Get() + total("forewarm_listener_ignored_total"),
 	}
 	for code := range d.intake.Requests {
