@@ -93,11 +93,14 @@ func (a *Alert) Identity() string {
 // alertLife is how long an alert lasts without an update: four ticks, like in Prometheus' rule manager.
 const alertLife = 4 * time.Minute
 
-// maxActive bounds the tracked conditions.
-const maxActive = 4096
+const (
+	maxActive    = 4096 // tracked conditions
+	raiseAfter   = 2    // ticks in a row that a condition must hold, unless it says otherwise
+	resolveAfter = 5    // ticks in a row without it
+)
 
 // AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition
-// becomes an alert after Config.RaiseAfter ticks in a row, and is resolved after Config.ResolveAfter ticks without it.
+// becomes an alert after two ticks in a row, or as many as it says, and is resolved after five ticks without it.
 // While a pool's telemetry is stale, its other alerts do not change. Labels do not change while an alert lasts. If a
 // warning becomes a page, a new alert is raised and the warning expires. It is pure; a tick costs O(active · log
 // active). The zero value has no alerts.
@@ -120,7 +123,7 @@ type ActiveAlert struct {
 
 // Update takes all conditions at now and returns the firing and the newly resolved alerts, in the order of pool, name
 // and role. A condition that is listed twice counts once.
-func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config) []Alert {
+func (t *AlertTracker) Update(now time.Time, conditions []Condition) []Alert {
 	blind := map[string]bool{}
 	for i := range conditions {
 		c := &conditions[i]
@@ -137,7 +140,7 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config)
 			t.Active = slices.Insert(t.Active, at, ActiveAlert{Condition: *c})
 		}
 		if o := &t.Active[at]; !o.held && (o.Firing || !c.Fading) {
-			o.hold(now, c, cfg)
+			o.hold(now, c)
 		}
 	}
 
@@ -147,7 +150,7 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config)
 		if !o.held && !blind[o.Pool] {
 			o.Clear++
 		}
-		resolved := o.Clear >= cfg.ResolveAfter
+		resolved := o.Clear >= resolveAfter
 		if o.Firing {
 			alerts = append(alerts, o.alert(now, resolved))
 		}
@@ -162,14 +165,14 @@ func (t *AlertTracker) Update(now time.Time, conditions []Condition, cfg Config)
 }
 
 // hold counts a tick with c.
-func (o *ActiveAlert) hold(now time.Time, c *Condition, cfg Config) {
+func (o *ActiveAlert) hold(now time.Time, c *Condition) {
 	o.held, o.Clear, o.UpdatedAt, o.Annotations = true, 0, now, c.Annotations
 	if o.Firing && (o.Severity == Page || c.Severity != Page || c.Fading) {
 		o.Held = 0
 		return
 	}
 	o.Held++
-	if c.Immediate || o.Held >= max(cmp.Or(c.Ticks, cfg.RaiseAfter), 1) {
+	if c.Immediate || o.Held >= cmp.Or(c.Ticks, raiseAfter) {
 		o.Condition, o.Firing, o.StartsAt, o.Held = *c, true, now, 0
 	}
 }

@@ -35,7 +35,7 @@ func track(t *testing.T, b *AlertTracker, ticks string, change func(*Condition))
 			conditions = append(conditions, c)
 		}
 		mark := "."
-		for _, a := range b.Update(noon.Add(time.Duration(i)*time.Minute), conditions, DefaultConfig()) {
+		for _, a := range b.Update(noon.Add(time.Duration(i)*time.Minute), conditions) {
 			mark = "F"
 			if a.Resolved {
 				mark = "R"
@@ -80,7 +80,7 @@ func TestAlertTrackerLabels(t *testing.T) {
 	for i := range 6 {
 		now := noon.Add(time.Duration(i) * time.Minute)
 		alerts := b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Class: fmt.Sprint("class", i), Severity: Page,
-			Annotations: map[string]string{"summary": fmt.Sprint(i)}}}, DefaultConfig())
+			Annotations: map[string]string{"summary": fmt.Sprint(i)}}})
 		if i == 0 {
 			continue
 		}
@@ -127,7 +127,7 @@ func TestAlertTrackerBound(t *testing.T) {
 	for i := range maxActive + 10 {
 		conditions = append(conditions, Condition{Name: SaturationAhead, Pool: fmt.Sprint(i), Severity: Warning})
 	}
-	b.Update(noon, conditions, DefaultConfig())
+	b.Update(noon, conditions)
 	if len(b.Active) != maxActive || b.Dropped != 10 {
 		t.Errorf("%d open, %d dropped, want %d and 10", len(b.Active), b.Dropped, maxActive)
 	}
@@ -171,7 +171,7 @@ func TestConditions(t *testing.T) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		})},
 		"a step limits, not a bound": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
-			d.Desired, d.Constraints = 16, []Constraint{{Key: "max_step_out", Bound: 2, Wanted: 19}}
+			d.Desired, d.Constraints = 16, []Constraint{{Key: "scale_in_step", Bound: 1, Wanted: 19}}
 		}), want: "SaturationAhead:warning"},
 		"part of the reserve is needed": {decision: reserved(.1, 1.02), want: "BelowReserve:warning"},
 		"the reserve is complete":       {decision: reserved(.1, .8)},
@@ -232,7 +232,7 @@ func TestAlertIdentity(t *testing.T) {
 			{Name: SaturationAhead, Pool: "p", Resource: resource, Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Resource: "limits.tokens_per_min", Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Role: "prefill", Resource: "transfer", Severity: Warning},
-		}, DefaultConfig())
+		})
 		var got []string
 		for _, a := range alerts {
 			got = append(got, a.Identity())
@@ -243,7 +243,7 @@ func TestAlertIdentity(t *testing.T) {
 		}
 		reopened := new(AlertTracker)
 		reopened.Reopen(alerts)
-		if n := len(reopened.Update(noon.Add(time.Hour), nil, DefaultConfig())); n != len(alerts) {
+		if n := len(reopened.Update(noon.Add(time.Hour), nil)); n != len(alerts) {
 			t.Errorf("%d of %d alerts continue", n, len(alerts))
 		}
 	}
@@ -255,7 +255,7 @@ func TestAlertTrackerSeverity(t *testing.T) {
 	var got []string
 	for i, severity := range []Severity{Warning, Warning, Page, Warning, Page, Page, Warning} {
 		now := noon.Add(time.Duration(i) * time.Minute)
-		for _, a := range b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Severity: severity}}, DefaultConfig()) {
+		for _, a := range b.Update(now, []Condition{{Name: TooLateToWarm, Pool: "p", Resource: "kv", Severity: severity}}) {
 			got = append(got, fmt.Sprintf("%d:%s since %d", i, a.Labels["severity"], int(a.StartsAt.Sub(noon).Minutes())))
 		}
 	}
@@ -269,7 +269,7 @@ func TestAlertTrackerSeverity(t *testing.T) {
 func TestAlertTrackerMode(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
 		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
-		alerts := new(AlertTracker).Update(noon, []Condition{c}, DefaultConfig())
+		alerts := new(AlertTracker).Update(noon, []Condition{c})
 		if got := alerts[0].Labels["mode"]; got != want {
 			t.Errorf("%s: label mode is %q", mode, got)
 		}

@@ -13,26 +13,20 @@ type Config struct {
 	Mode     Mode    `yaml:"mode"`
 	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 computes it from each pool's costs (0.95 without costs)
 
-	Hold              time.Duration `yaml:"hold"`                // added to the warm-up lag to look ahead; a request is kept for both, unless demand is gone
-	Cooldown          time.Duration `yaml:"cooldown"`            // how long the smaller pool must have been enough, and must be so after the warm-up lag
-	ScaleInConfidence float64       `yaml:"scale_in_confidence"` // quantile of demand that the smaller pool must serve; 0 allows a third of the risk of quantile
-	ScaleInStep       int           `yaml:"scale_in_step"`       // replicas removed at a time; 0 is unlimited
-	MaxScaleIns       int           `yaml:"max_scale_ins"`       // scale-ins per day
-	MaxStepOut        int           `yaml:"max_step_out"`        // replicas requested beyond the current ones; 0 is unlimited
+	Hold        time.Duration `yaml:"hold"`          // added to the warm-up lag to look ahead; a request is kept for both, unless demand is gone
+	Cooldown    time.Duration `yaml:"cooldown"`      // how long the smaller pool must have been enough, and must be so after the warm-up lag
+	ScaleInStep int           `yaml:"scale_in_step"` // replicas removed at a time; 0 is unlimited
+	MaxScaleIns int           `yaml:"max_scale_ins"` // scale-ins per day
 
 	Priorities []string `yaml:"priorities"` // classes, most important first: if saturation cannot be averted, classes that are not listed are limited first, then the last
 
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force scale-out
-	KVDanger          float64 `yaml:"kv_danger"`           // KV use of the fullest replica that forces scale-out
 
-	Renew  time.Duration `yaml:"renew"`  // after this, unchanged advice is published again
-	Expiry time.Duration `yaml:"expiry"` // advice expires this long after its tick
+	Expiry time.Duration `yaml:"expiry"` // advice expires this long after its tick; unchanged advice is published again after two thirds of it
 
 	AlertProbability   float64 `yaml:"alert_probability"`   // of saturation within the lead window, to raise a page
 	WarningProbability float64 `yaml:"warning_probability"` // of saturation within the warm-up lag and 15 minutes, to raise a warning
 
-	RaiseAfter   int    `yaml:"raise_after"`   // ticks in a row that a condition must hold
-	ResolveAfter int    `yaml:"resolve_after"` // ticks in a row without it
 	RunbookURL   string `yaml:"runbook_url"`   // the alert's name replaces {alert}, or is appended; "" leaves the annotation out
 	DashboardURL string `yaml:"dashboard_url"` // the pool replaces {pool}; "" leaves the annotation out
 }
@@ -41,9 +35,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 2 * time.Minute,
-		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, KVDanger: 0.85,
-		Renew: 10 * time.Minute, Expiry: 15 * time.Minute,
-		AlertProbability: 0.5, WarningProbability: 0.35, RaiseAfter: 2, ResolveAfter: 5,
+		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, Expiry: 15 * time.Minute, AlertProbability: 0.5, WarningProbability: 0.35,
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
@@ -56,29 +48,22 @@ const DefaultQuantile = 0.95
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {
-	const horizon, day = forecaster.Horizon * time.Minute, 24 * time.Hour
+	const horizon = forecaster.Horizon * time.Minute
 	share, span := "a share such as 0.9", "it between them"
 	if c.Mode != Advisory && c.Mode != Active {
 		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
 	}
 	if err := cmp.Or(
-		within("quantile", c.Quantile, 0, 0.999, share), within("kv_danger", c.KVDanger, 0.01, 1, share),
+		within("quantile", c.Quantile, 0, 0.999, share),
 		within("alert_probability", c.AlertProbability, 0.01, 1, share), within("warning_probability", c.WarningProbability, 0.01, 1, share),
 		within("hold", c.Hold, 0, horizon, span), within("cooldown", c.Cooldown, 0, horizon, span),
-		within("renew", c.Renew, time.Minute, day, span), within("expiry", c.Expiry, time.Minute, day, span),
+		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, span),
 		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
 		within("max_scale_ins", c.MaxScaleIns, 1, maxActions, "how often in a day replicas may be given up, such as 96"),
-		within("max_step_out", c.MaxStepOut, 0, maxNeed, "the replicas requested at a time, or 0 for no limit"),
-		within("raise_after", c.RaiseAfter, 1, maxActions, "a number of ticks"),
-		within("resolve_after", c.ResolveAfter, 1, maxActions, "a number of ticks"),
 	); err != nil {
 		return err
 	}
 	switch {
-	case c.ScaleInConfidence != 0 && !(c.ScaleInConfidence >= 0.5 && c.ScaleInConfidence <= 0.9999):
-		return fmt.Errorf("scale_in_confidence: %g is out of 0.5…0.9999; set it between them, or 0 to follow the quantile", c.ScaleInConfidence)
-	case c.Expiry <= c.Renew:
-		return fmt.Errorf("expiry: %s is not above renew (%s), so that advice would expire in between; set expiry > renew", c.Expiry, c.Renew)
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
 	case !(c.WaitingPerReplica > 0):

@@ -16,18 +16,14 @@ func TestConfigCheck(t *testing.T) {
 	}{
 		{`mode: "on" is unknown; set advisory or active`, func(c *Config) { c.Mode = "on" }},
 		{"quantile: 95 is out of 0…0.999", func(c *Config) { c.Quantile = 95 }},
-		{"scale_in_confidence: 0.1", func(c *Config) { c.ScaleInConfidence = .1 }},
-		{"kv_danger: 85", func(c *Config) { c.KVDanger = 85 }},
 		{"alert_probability: 0 ", func(c *Config) { c.AlertProbability = 0 }},
 		{"hold: -1m0s is out of 0s…1h0m0s", func(c *Config) { c.Hold = -time.Minute }},
 		{"cooldown: 2h0m0s", func(c *Config) { c.Cooldown = 2 * time.Hour }},
-		{"expiry: 10m0s is not above renew (10m0s)", func(c *Config) { c.Expiry = 10 * time.Minute }},
+		{"expiry: 1m0s is out of 3m0s…24h0m0s", func(c *Config) { c.Expiry = time.Minute }},
 		{"scale_in_step: -1", func(c *Config) { c.ScaleInStep = -1 }},
 		{"priorities: 65 classes", func(c *Config) { c.Priorities = make([]string, 65) }},
 		{"max_scale_ins: 0", func(c *Config) { c.MaxScaleIns = 0 }},
-		{"max_step_out: -1", func(c *Config) { c.MaxStepOut = -1 }},
 		{"waiting_per_replica: 0", func(c *Config) { c.WaitingPerReplica = 0 }},
-		{"raise_after: 0 is out of 1…", func(c *Config) { c.RaiseAfter = 0 }},
 	} {
 		c := DefaultConfig()
 		tt.change(&c)

@@ -138,9 +138,9 @@ func (p *plan) target(s *side, st *State, cfg Config) int {
 	if s.blockedBy = p.whyStay(st, cfg, s.rows); s.blockedBy != "" {
 		return s.current
 	}
-	if spread := p.consolidated(s, cfg); spread > enough {
+	if spread := p.consolidated(s); spread > enough {
 		if spread >= s.current {
-			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger(cfg)))
+			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger()))
 			return s.current
 		}
 		s.enough = spread
@@ -173,16 +173,19 @@ func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
 // consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
 // the fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out
 // at once.
-func (p *plan) consolidated(s *side, cfg Config) int {
+func (p *plan) consolidated(s *side) int {
 	state := &p.in.Minute.State
 	if s.role == capacity.PrefillRole || !state.Observed || len(s.supply.Pending) > 0 { // pending ones go first, and have an empty cache
 		return 0
 	}
-	return ReplicasFor(float64(state.Ready)*min(finite(state.KVUsedMax), 1), p.danger(cfg))
+	return ReplicasFor(float64(state.Ready)*min(finite(state.KVUsedMax), 1), p.danger())
 }
 
-// danger is the share of a replica's KV cache above which the floor scales out: KVDanger, or the pool's own target.
-func (p *plan) danger(cfg Config) float64 { return max(cfg.KVDanger, p.in.Pool.KVTarget) }
+// kvDanger is the least KV use of the fullest replica that forces scale-out.
+const kvDanger = 0.85
+
+// danger is the share of a replica's KV cache above which the floor scales out.
+func (p *plan) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
 // update deletes old actions, and notes since when demand can be sized.
 func (st *State) update(p *plan) {
@@ -261,9 +264,6 @@ func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desire
 	case desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0:
 		set(s.current-cfg.ScaleInStep, "scale_in_step", cfg.ScaleInStep)
 	}
-	if cfg.MaxStepOut > 0 && desired > s.current+cfg.MaxStepOut {
-		set(s.current+cfg.MaxStepOut, "max_step_out", cfg.MaxStepOut)
-	}
 	if desired > most {
 		set(most, mostKey, most)
 	}
@@ -296,7 +296,7 @@ func (p *plan) action(desired int) Action {
 func (st *State) publish(d *Decision, cfg Config) {
 	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || d.Action != st.PublishedAction ||
 		d.Action != Hold && d.Binding != st.PublishedBinding
-	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Renew; d.Publish {
+	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3; d.Publish {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}

@@ -133,7 +133,6 @@ func TestDecide(t *testing.T) {
 		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
 		"scale in: also a starting replica":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
 		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica will do for the next 15 min"},
-		"scale in: stated confidence":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), config: func(c *Config) { c.ScaleInConfidence, c.Quantile = .5, .5 }, want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 50 %"},
 		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
 		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
 		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
@@ -169,7 +168,6 @@ func TestDecide(t *testing.T) {
 		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
 		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
-		"max step":            {scene: scene{ready: 4, median: flat(700), last: 350}, config: func(c *Config) { c.MaxStepOut = 2 }, want: 6, action: ScaleOut, says: "max_step_out 2: 7 wanted"},
 		"budget":              {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "Limited by budget_hour_usd, enough for 5: 7 wanted."},
 		"min replicas":        {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 3 }}, want: 3, action: ScaleOut, says: "replicas.min 3"},
 		"above max":           {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
@@ -362,7 +360,6 @@ func drawInput(t *rapid.T, tb testing.TB) (Input, State, Config) {
 	in.Pool.Reserves.Failure = rapid.IntRange(0, 3).Draw(t, "failure")
 	cfg := DefaultConfig()
 	cfg.Mode = rapid.SampledFrom([]Mode{Advisory, Active}).Draw(t, "mode")
-	cfg.MaxStepOut = rapid.IntRange(0, 4).Draw(t, "max step out")
 	st := State{}
 	if rapid.Bool().Draw(t, "has past") {
 		st = State{Generation: 5, LastDesired: rapid.IntRange(0, 50).Draw(t, "last desired"), LastTick: noon.Add(-time.Minute),

@@ -94,9 +94,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 		p.kvTokens = reported
 	}
 	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
-	if p.confidence = max(cfg.ScaleInConfidence, p.tau); cfg.ScaleInConfidence == 0 {
-		p.confidence = 1 - (1-p.tau)*scaleInRisk
-	}
+	p.confidence = 1 - (1-p.tau)*scaleInRisk
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
 		p.addResources(cfg)
@@ -258,7 +256,7 @@ func (p *plan) addResources(cfg Config) {
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: ReplicasFor(need, per),
 			ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never},
 		}}
-		p.retried(&r, cfg)
+		p.retried(&r)
 		s := p.sideOf(f.Dimension)
 		for j := range s.projection.Resources {
 			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
@@ -343,7 +341,7 @@ func (p *plan) setFloor(s *side, cfg Config) {
 	}
 	state := &p.in.Minute.State
 	if s.role == capacity.AnyRole && state.Observed && state.Ready > 0 {
-		ready, danger := float64(state.Ready), p.danger(cfg)
+		ready, danger := float64(state.Ready), p.danger()
 		if w := state.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
 			more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
 			f.raise(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))

@@ -23,14 +23,14 @@ type Retried struct {
 const (
 	// maxRetryFactor bounds the replicas requested with retries, in multiples of those without.
 	maxRetryFactor = 3
-	// idleUse is the share of KVDanger below which engines without a queue have room.
+	// idleUse is the share of the dangerous KV use below which engines without a queue have room.
 	idleUse = 0.5
 )
 
 // retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that
 // fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
 // while the engines have room.
-func (p *plan) retried(r *resource, cfg Config) {
+func (p *plan) retried(r *resource) {
 	factor, current := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
 	if !(factor > 1) {
 		return
@@ -43,7 +43,7 @@ func (p *plan) retried(r *resource, cfg Config) {
 		if all > most {
 			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", maxRetryFactor)
 		}
-		if p.hasRoom(cfg) && min(all, most) > max(current, calls) {
+		if p.hasRoom() && min(all, most) > max(current, calls) {
 			most = max(current, calls)
 			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
@@ -60,10 +60,10 @@ func (p *plan) retried(r *resource, cfg Config) {
 }
 
 // hasRoom reports whether the engines have room: no request waits, and the fullest cache is far below danger.
-func (p *plan) hasRoom(cfg Config) bool {
+func (p *plan) hasRoom() bool {
 	m := &p.in.Minute
 	s := &m.State
-	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger(cfg) && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
+	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger() && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
 }
 
 // byRetries is a sentence about the load that retries add to the binding resource; "" if it is small or unknown.

@@ -139,7 +139,7 @@ func (w *fixedPool) episodes(threshold float64) (all []episode) {
 			if p >= alerting.FadeShare*threshold {
 				held = []alerting.Condition{{Name: alerting.SaturationAhead, Severity: alerting.Warning, Fading: p < threshold}}
 			}
-			alerts := alarm.Update(w.from.Add(time.Duration(m)*features.Minute), held, w.cfg)
+			alerts := alarm.Update(w.from.Add(time.Duration(m)*features.Minute), held)
 			active = len(alerts) > 0 && !alerts[0].Resolved
 		}
 		if active && !was {

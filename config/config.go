@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
@@ -25,9 +24,7 @@ import (
 
 // Config is the whole configuration. Most sections are the Config of the package that uses them.
 type Config struct {
-	Clock        pipeline.Clock `yaml:"clock"`
-	Every        time.Duration  `yaml:"every"`         // interval of forecasts and decisions, whole minutes
-	DedupEntries int            `yaml:"dedup_entries"` // request ids remembered
+	Clock pipeline.Clock `yaml:"clock"`
 
 	Features features.Config         `yaml:"features"`
 	Classify features.ClassifyConfig `yaml:"classify"`
@@ -78,7 +75,7 @@ type Report struct {
 func Default() *Config {
 	p := pipeline.DefaultConfig()
 	return &Config{
-		Clock: p.Clock, Every: p.Every, DedupEntries: p.DedupEntries, MaxPools: p.MaxPools,
+		Clock: p.Clock, MaxPools: p.MaxPools,
 		Features:  features.DefaultConfig(),
 		Decision:  p.Decision,
 		NATS:      jetstream.DefaultConfig(),

@@ -41,7 +41,7 @@ func (c *Config) Pipeline() (pipeline.Config, error) {
 // pipeline makes the pipeline's configuration. k gets the errors in pools and events.
 func (c *Config) pipeline(k *checker) pipeline.Config {
 	p := pipeline.DefaultConfig()
-	p.Clock, p.Every, p.DedupEntries, p.MaxPools = c.Clock, c.Every, c.DedupEntries, c.MaxPools
+	p.Clock, p.MaxPools = c.Clock, c.MaxPools
 	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
 	if c.NATS.Partitioned() {
 		p.Owns = c.NATS.Owns

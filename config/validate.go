@@ -113,11 +113,6 @@ func (k *checker) section(name string, err error) {
 // check finds errors that types do not exclude, in the order of [Config].
 func (c *Config) check(k *checker) {
 	k.oneOf("clock", string(c.Clock), string(pipeline.WallClock), string(pipeline.EventClock))
-	between(k, "every", c.Every, time.Minute, time.Hour, "each minute is the default")
-	if c.Every%time.Minute != 0 {
-		k.fail("every", c.Every, "must be whole minutes", "write 1m, 2m, 5m …")
-	}
-	between(k, "dedup_entries", c.DedupEntries, 1, 1<<24, "it should cover the ids of the longest redelivery")
 	c.checkFeatures(k)
 	c.Classify.Check(func(rule int, field string, value any, bound, fix string) {
 		k.fail(strings.TrimSuffix(fmt.Sprintf("classify.rules[%d].%s", rule, field), "."), value, bound, fix)

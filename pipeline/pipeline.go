@@ -439,7 +439,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		}
 	}
 	if !resuming {
-		out.Alerts = p.state.Alerts.Update(t, conditions, p.cfg.Decision)
+		out.Alerts = p.state.Alerts.Update(t, conditions)
 	}
 }
 

@@ -18,9 +18,7 @@ type Config struct {
 	Proxy      Proxy         `yaml:"proxy"`       // that authenticates users
 	Open       bool          `yaml:"open"`        // anyone on the network may read, without authentication
 	Lifecycle  bool          `yaml:"lifecycle"`   // POST /-/reload reads the configuration again, as SIGHUP does
-	LagLimit   uint64        `yaml:"lag_limit"`   // messages behind the stream beyond which the daemon is not ready
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
-	Refresh    time.Duration `yaml:"refresh"`     // how often the page reloads itself; 0 for never
 }
 
 // Proxy is a proxy that authenticates users before it forwards requests.
@@ -46,7 +44,7 @@ func (p Proxy) prefixes() (all []netip.Prefix, err error) {
 
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
-	return Config{Listen: "127.0.0.1:9464", LagLimit: 10_000, StaleAfter: 10 * time.Minute, Refresh: 15 * time.Second}
+	return Config{Listen: "127.0.0.1:9464", StaleAfter: 10 * time.Minute}
 }
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix. It resolves no
@@ -71,12 +69,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("listen: %q is open to the network and asks for no credentials; set web_config or proxy, listen on 127.0.0.1, or say open: true", c.Listen)
 	case anyone && c.Lifecycle:
 		return fmt.Errorf("lifecycle: true lets anyone on the network restart the daemon, for listen is %q; set web_config or proxy, or send SIGHUP instead", c.Listen)
-	case c.LagLimit < 1:
-		return fmt.Errorf("lag_limit: %d is below 1; set how many messages may wait, such as 10000", c.LagLimit)
 	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:
 		return fmt.Errorf("stale_after: %s is out of 2m…24h; set a few times the spacing of decisions", c.StaleAfter)
-	case c.Refresh < 0 || c.Refresh > time.Hour:
-		return fmt.Errorf("refresh: %s is out of 0s…1h; set 0s to never reload the page", c.Refresh)
 	}
 	return nil
 }

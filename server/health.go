@@ -44,7 +44,7 @@ func (s *Server) probeReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readiness() (code int, r readiness) {
-	code, r = http.StatusOK, readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), s.cfg.LagLimit, time.Now())}
+	code, r = http.StatusOK, readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), time.Now())}
 	for _, c := range r.Checks {
 		r.Ready = r.Ready && c.OK
 	}
@@ -54,7 +54,10 @@ func (s *Server) readiness() (code int, r readiness) {
 	return code, r
 }
 
-func checks(st Status, pools []PoolView, lagLimit uint64, now time.Time) []Check {
+// lagLimit is how many messages the daemon may be behind the stream and still be ready.
+const lagLimit = 10_000
+
+func checks(st Status, pools []PoolView, now time.Time) []Check {
 	lag := Check{Name: "lag", Detail: "not known yet"}
 	if st.LagKnown {
 		lag.OK = st.Lag <= lagLimit

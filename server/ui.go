@@ -47,7 +47,6 @@ type frame struct {
 	Page, Title    string
 	Version, Clock string
 	Tick           *time.Time
-	RefreshSeconds int
 	Trouble        []Check // checks that fail or are degraded
 	Alerts         []alerting.Alert
 	Body           any
@@ -79,8 +78,8 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 	}
 	st := s.reader.Status()
 	f := frame{Root: strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), Page: name, Title: title, Version: st.Version, Clock: st.Clock, Tick: value.Instant(st.Tick),
-		RefreshSeconds: int(s.cfg.Refresh.Seconds()), Alerts: st.Alerts, Body: body}
-	for _, c := range checks(st, s.reader.Pools(), s.cfg.LagLimit, time.Now()) {
+		Alerts: st.Alerts, Body: body}
+	for _, c := range checks(st, s.reader.Pools(), time.Now()) {
 		if !c.OK || c.Degraded {
 			c.Detail = strings.TrimPrefix(c.Detail, "degraded: ")
 			f.Trouble = append(f.Trouble, c)

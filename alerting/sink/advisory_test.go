@@ -33,7 +33,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		d.Stale = true
 		condition := alerting.Conditions(&d, nil, cfg)[0]
 		condition.Immediate = true
-		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{condition}, cfg)[0]
+		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{condition})[0]
 		var got string
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)

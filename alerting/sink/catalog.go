@@ -8,9 +8,8 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// Config is the sinks block of the configuration; a sink without a block is off, but for NATS.
+// Config is the sinks block of the configuration; a sink without a block is off, but NATS is always on.
 type Config struct {
-	NATS         NATSConfig         `yaml:"nats"`
 	Alertmanager AlertmanagerConfig `yaml:"alertmanager"`
 	Webhooks     []WebhookConfig    `yaml:"webhooks"`
 }
@@ -29,7 +28,7 @@ type Deps struct {
 // fix.
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	var sinks []alerting.Sink
-	if deps.NATS != nil && !c.NATS.Off {
+	if deps.NATS != nil {
 		sinks = append(sinks, NewNATS(deps))
 	}
 	peers, err := NewAlertmanagers(c.Alertmanager)

@@ -13,11 +13,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 )
 
-// NATSConfig is the nats block.
-type NATSConfig struct {
-	Off bool `yaml:"off"` // publish neither events nor alerts
-}
-
 // Publisher is the part of jetstream.JetStream that the NATS sink uses. PublishMsg returns when the stream has stored
 // the message.
 type Publisher interface {

@@ -181,7 +181,7 @@ func checkEngines(ctx context.Context, cfg *config.Config, found func(what, deta
 		addresses := slices.DeleteFunc(append(slices.Clone(j.Targets), j.DNS), func(address string) bool { return address == "" })
 		faults[i] = make([]error, len(addresses))
 		for k, address := range addresses {
-			group.Go(func() error { _, faults[i][k] = scrape.Probe(ctx, j, address, cfg.Scrape.Timeout); return nil })
+			group.Go(func() error { _, faults[i][k] = scrape.Probe(ctx, j, address); return nil })
 		}
 	}
 	if _ = group.Wait(); ctx.Err() != nil { // no function returns an error

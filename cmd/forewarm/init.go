@@ -41,7 +41,7 @@ func initConfig(f *flag.FlagSet) action {
 			if err != nil {
 				return fmt.Errorf("-metrics: %w", err)
 			}
-			seen, err := scrape.Probe(ctx, job, job.Targets[0], scrape.DefaultConfig().Timeout)
+			seen, err := scrape.Probe(ctx, job, job.Targets[0])
 			if err != nil {
 				return fmt.Errorf("-metrics: %w", err)
 			}

@@ -14,8 +14,7 @@ import (
 // Config says which NATS to use and what to keep there. With a URL the daemon is a client of that server; without one
 // it runs a server of its own, in its own process.
 type Config struct {
-	URL  string `yaml:"url"`  // nats://host:4222, several separated by commas; "" runs an embedded server
-	Name string `yaml:"name"` // of the connection, as server logs show it
+	URL string `yaml:"url"` // nats://host:4222, several separated by commas; "" runs an embedded server
 
 	// One way to authenticate, or none. Secrets are read from files.
 	CredsFile    string `yaml:"creds_file"`
@@ -81,7 +80,6 @@ const listenNone = "none"
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
 	return Config{
-		Name:     "forewarm",
 		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222", Sync: usualSync},
 		Stream:   StreamConfig{Name: "FOREWARM_TELEMETRY", MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
 		Kept:     KeptConfig{MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 30},

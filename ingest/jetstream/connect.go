@@ -56,7 +56,7 @@ func (c *Config) refused(err error) error {
 
 func (c *Config) clientOptions() ([]nats.Option, error) {
 	opts := []nats.Option{
-		nats.Name(c.Name), nats.Timeout(5 * time.Second),
+		nats.Name("forewarm"), nats.Timeout(5 * time.Second),
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.PingInterval(20 * time.Second), nats.MaxPingsOutstanding(2),
 		LogTo(zap.NewNop()), // the client library's own default writes to stderr

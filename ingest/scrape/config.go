@@ -16,7 +16,6 @@ import (
 // Config says what is scraped; without jobs nothing is.
 type Config struct {
 	Interval time.Duration `yaml:"interval"` // between two scrapes of a target
-	Timeout  time.Duration `yaml:"timeout"`  // of one scrape, at most Interval
 	Jobs     []Job         `yaml:"jobs"`
 }
 
@@ -36,23 +35,21 @@ type Job struct {
 
 // DefaultConfig scrapes nothing.
 func DefaultConfig() Config {
-	return Config{Interval: 15 * time.Second, Timeout: 10 * time.Second}
+	return Config{Interval: 15 * time.Second}
 }
 
 const (
-	maxTargets   = 4096     // that are listed, and addresses of one name
-	maxScrapes   = 32       // at once
-	maxBodyBytes = 16 << 20 // of one answer
+	scrapeTimeout = 10 * time.Second // of one scrape, or the interval if that is shorter
+	maxTargets    = 4096             // that are listed, and addresses of one name
+	maxScrapes    = 32               // at once
+	maxBodyBytes  = 16 << 20         // of one answer
 )
 
 // Validate names the first key that is out of bounds, its value, the bound and what to do. It opens no file and
 // resolves no name.
 func (c *Config) Validate() error {
-	switch {
-	case c.Interval < time.Second || c.Interval > time.Minute:
+	if c.Interval < time.Second || c.Interval > time.Minute {
 		return fmt.Errorf("interval is %s: it must be 1s to 1m, for windows are a minute and replicas age", c.Interval)
-	case c.Timeout < 100*time.Millisecond || c.Timeout > c.Interval:
-		return fmt.Errorf("timeout is %s: it must be 100ms to the interval, %s", c.Timeout, c.Interval)
 	}
 	static := 0
 	for i := range c.Jobs {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -32,13 +31,13 @@ func JobAt(metrics string) (Job, error) {
 }
 
 // Probe scrapes the engines at an address of a job once. The error says why no engine answered.
-func Probe(ctx context.Context, j Job, address string, timeout time.Duration) (Probed, error) {
+func Probe(ctx context.Context, j Job, address string) (Probed, error) {
 	client, err := newClient(j)
 	if err != nil {
 		return Probed{}, err
 	}
 	defer client.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
 	seen := Probed{URL: j.url(address)}
 	e, replicas, g, err := client.look(ctx, address)

@@ -101,7 +101,7 @@ func (s *Scraper) Run(ctx context.Context) error {
 func (s *Scraper) scrape(ctx context.Context, t *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	asking, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	asking, cancel := context.WithTimeout(ctx, min(scrapeTimeout, s.cfg.Interval))
 	defer cancel()
 	reports, err := t.scrape(asking, time.Now)
 	if ctx.Err() != nil {

@@ -160,7 +160,7 @@ func TestStartsAreDated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var reported []string
-		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
+		s, err := New(Config{Interval: 15 * time.Second, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
 			Publish: func(_ context.Context, r *ingest.Replica) error {
 				reported = append(reported, fmt.Sprint(r.Name, " ", r.StartupSeconds))
 				return nil
@@ -200,7 +200,7 @@ func TestStartsAreDated(t *testing.T) {
 func TestFaultsNameTheTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s, err := New(Config{Interval: 15 * time.Second, Timeout: time.Second, Jobs: []Job{
+		s, err := New(Config{Interval: 15 * time.Second, Jobs: []Job{
 			{Pool: "p", Targets: []string{"ok:1", "html:1", "broken:1"}, Path: "/m"}, {Pool: "q", DNS: "engines:1"},
 		}}, Deps{
 			Publish: func(context.Context, *ingest.Replica) error { return nil },
@@ -272,7 +272,6 @@ func TestUnpublishedReportsAreCounted(t *testing.T) {
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		`interval is 0s`:                               func(c *Config) { c.Interval = 0 },
-		`timeout is 20s: it must be 100ms to`:          func(c *Config) { c.Timeout = 20 * time.Second },
 		`jobs[0].pool is ""`:                           func(c *Config) { c.Jobs[0].Pool = "" },
 		`jobs[0].targets is empty`:                     func(c *Config) { c.Jobs[0].Targets = nil },
 		`jobs[0].targets[1] is "b": it must be host`:   func(c *Config) { c.Jobs[0].Targets = []string{"a:1", "b"} },

@@ -217,7 +217,7 @@ func TestLeastRights(t *testing.T) {
 	defer hook.Close()
 	dir := t.TempDir()
 	lines := []string{
-		"nats: {name: forewarm}", "clock: event", "features: {lateness: 0s}",
+		"clock: event", "features: {lateness: 0s}",
 		"sinks: {alertmanager: {urls: ['" + hook.URL + "']}}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, itl: 25ms, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 40}}]",
 	}

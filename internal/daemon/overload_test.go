@@ -18,7 +18,7 @@ func TestOverload(t *testing.T) {
 	t.Parallel()
 	const messages = 20_000
 	d := must(newDaemon(t, t.TempDir(), "clock: event", "features: {lateness: 0s}", "nats: {embedded: {listen: '127.0.0.1:0'}}",
-		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]", "server: {listen: '127.0.0.1:0', lag_limit: 5000}"))
+		"pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]", "server: {listen: '127.0.0.1:0'}"))
 	busy := make(chan struct{})
 	d.onTick = func(*pipeline.Output) { <-busy }
 	p := runDaemon(t, d)
@@ -35,7 +35,7 @@ func TestOverload(t *testing.T) {
 		s := d.Status()
 		return s.LagKnown && s.Lag > messages*3/4 && s.Sequence > messages/5-50 // the current batch is not counted yet
 	})
-	if code, page := testenv.Get(p.base + "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "messages behind the stream, limit 5000") {
+	if code, page := testenv.Get(p.base + "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "messages behind the stream, limit 10000") {
 		t.Errorf("readyz of a daemon that lags: %d %s", code, page)
 	}
 	testenv.Await(t, "the metrics to have the lag", func() bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -138,7 +139,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		suffix = "-partition-" + strings.ReplaceAll(d.cfg.NATS.Partition, "/", "-of-")
 	}
 	d.reporter = &reporter{
-		schedule: schedule, settle: d.cfg.Features.Revise + d.cfg.Every, log: d.log,
+		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		suffix:   suffix, clock: d.reportClock, lastReported: d.reported, render: d.renderReport,
 		store: func(ctx context.Context, n alerting.Notice) error {

@@ -25,7 +25,7 @@ func TestScrapedEngines(t *testing.T) {
 	}
 	want := map[string]replicas{"ray": {2, 2, .5}, "nim": {1, 1, .125}, "dynamo": {2, 3, .25}, "epp": {2, 3, .5}, "inferencepool": {1, 4, .75}}
 	samples := map[string]string{"ray": "vllm_ray", "nim": "vllm_nim", "dynamo": "dynamo", "epp": "epp", "inferencepool": "inferencepool"}
-	lines := []string{"scrape: {interval: 1s, timeout: 1s, jobs: ["}
+	lines := []string{"scrape: {interval: 1s, jobs: ["}
 	for pool, sample := range samples {
 		text := must(os.ReadFile("../../ingest/scrape/testdata/" + sample + ".txt"))
 		engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

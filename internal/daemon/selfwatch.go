@@ -60,7 +60,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	d.mu.Unlock()
 	var notices []alerting.Notice
 	var firing []alerting.Alert
-	for _, a := range w.alerts.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision), d.cfg.Decision) {
+	for _, a := range w.alerts.Update(now.UTC().Truncate(time.Second), alerting.SelfConditions(&vitals, d.cfg.Decision)) {
 		notices = append(notices, alerting.Notice{Alert: &a})
 		if !a.Resolved {
 			firing = append(firing, a)

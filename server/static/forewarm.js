@@ -1,7 +1,7 @@
 // Keeps the page current, and has forms answer while they are changed. Everything works without it, by links and buttons.
 "use strict";
 (() => {
-  const refresh = Number(document.documentElement.dataset.refresh) * 1000;
+  const refresh = 15000; // ms
   let asking = 0;
 
   // show replaces the parts of the page that hold numbers with those of another address.
@@ -64,5 +64,5 @@
     event.preventDefault();
     location.assign(addressOf(event.target));
   });
-  if (refresh > 0) setInterval(() => { if (!document.hidden) show(location.href, location.search !== ""); }, refresh);
+  setInterval(() => { if (!document.hidden) show(location.href, location.search !== ""); }, refresh);
 })();

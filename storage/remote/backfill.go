@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
@@ -15,8 +14,7 @@ import (
 // first hour.
 type BackfillConfig struct {
 	httpclient.Endpoint `yaml:",inline"`
-	Days                int           `yaml:"days"`    // how far back
-	Timeout             time.Duration `yaml:"timeout"` // of one query, which covers a day
+	Days                int `yaml:"days"` // how far back
 	// Sources are what to query; by default the total of the one pool.
 	Sources []Source `yaml:"sources"`
 }
@@ -108,15 +106,13 @@ const kvVariable = "$kv_capacity_tokens"
 const MaxDays = 28
 
 // DefaultBackfill has no queries.
-func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14, Timeout: 30 * time.Second} }
+func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14} }
 
 // Check returns an error that names the key, its value and the fix, or nil.
 func (c *BackfillConfig) Check() error {
 	switch {
 	case c.Days < 1 || c.Days > MaxDays:
 		return fmt.Errorf("days is %d: it must be 1 to %d, which is all that models remember", c.Days, MaxDays)
-	case c.Timeout < time.Second || c.Timeout > 10*time.Minute:
-		return fmt.Errorf("timeout is %s: it must be 1s to 10m", c.Timeout)
 	case c.URL == "" && len(c.Sources) > 0:
 		return errors.New("url is empty: it must name a Prometheus where there are sources")
 	}

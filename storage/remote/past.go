@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20 // bytes; a day of minutes is 40 kB
-	attempts  = 4        // of one query
-	pause     = time.Second
+	maxAnswer    = 16 << 20         // bytes; a day of minutes is 40 kB
+	queryTimeout = 30 * time.Second // a query covers a day
+	attempts     = 4                // of one query
+	pause        = time.Second
 )
 
 // Past reads demand history from a Prometheus.
 type Past struct {
-	url     string
-	timeout time.Duration // of one query
-	api     promapi.API
-	pause   time.Duration // before the second attempt; doubles for each further one
+	url   string
+	api   promapi.API
+	pause time.Duration // before the second attempt; doubles for each further one
 }
 
 // NewPast reads the certificates of cfg. It does not connect.
@@ -46,7 +46,7 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	if err != nil {
 		return nil, fmt.Errorf("url is %q: %w", cfg.URL, err)
 	}
-	return &Past{url: cfg.URL, timeout: cfg.Timeout, api: promapi.NewAPI(client), pause: pause}, nil
+	return &Past{url: cfg.URL, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
 // bounded limits responses to maxAnswer.
@@ -183,7 +183,7 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 		if i > 0 && !sleep.For(ctx, wait) {
 			return ctx.Err()
 		}
-		limited, cancel := context.WithTimeout(ctx, p.timeout)
+		limited, cancel := context.WithTimeout(ctx, queryTimeout)
 		err = ask(limited)
 		cancel()
 		if err == nil {

@@ -71,7 +71,7 @@ func TestKVCapacity(t *testing.T) {
 			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[` + result + `]}}`))
 		}))
 		c := DefaultBackfill()
-		c.URL, c.Timeout = srv.URL, time.Second
+		c.URL = srv.URL
 		p := must(NewPast(c))
 		if got, err := p.KVCapacity(t.Context(), &Source{Pool: "p"}, time.Unix(1, 0)); got != want || err != nil {
 			t.Errorf("%s: %g, %v; want %g", result, got, err, want)
@@ -163,7 +163,6 @@ func TestBackfillCheck(t *testing.T) {
 	for want, change := range map[string]func(*BackfillConfig){
 		"days is 0":                          func(c *BackfillConfig) { c.Days = 0 },
 		"days is 29":                         func(c *BackfillConfig) { c.Days = 29 },
-		"timeout is 0s":                      func(c *BackfillConfig) { c.Timeout = 0 },
 		`sources[1].preset is "x"`:           func(c *BackfillConfig) { c.Sources[1].Preset = "x" },
 		"url is empty":                       func(c *BackfillConfig) { c.URL = "" },
 		`url is "prometheus:9090"`:           func(c *BackfillConfig) { c.URL = "prometheus:9090" },
