@@ -214,20 +214,6 @@ func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
 	return a
 }
 
-// Firing are the firing alerts as of the last Update, which was at now; zero if Reopen added them.
-func (t *AlertTracker) Firing(now time.Time) (alerts []Alert) {
-	for i := range t.Active {
-		if o := &t.Active[i]; o.Firing {
-			at := now
-			if o.UpdatedAt.After(at) {
-				at = o.UpdatedAt
-			}
-			alerts = append(alerts, o.alert(at, false))
-		}
-	}
-	return alerts
-}
-
 // Reopen adds firing alerts to a tracker that lost its state: they are not raised a second time, and they are resolved.
 func (t *AlertTracker) Reopen(alerts []Alert) {
 	for i := range alerts {

@@ -261,7 +261,14 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
 	p.latest = nil
 	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
-	states := p.States()
+	states := make([]ProducerState, 0, len(p.ByName))
+	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {
+		x := p.ByName[name]
+		states = append(states, ProducerState{
+			Name: x.Name, Declared: x.Declared, Records: x.Records, Future: x.Future,
+			Watermark: value.Instant(x.Watermark.time()), Heard: value.Instant(x.LastSeen.time()), Skew: value.Number(x.skew()),
+		})
+	}
 	for i := range pools {
 		p.fill(&pools[i], states, now)
 	}
@@ -270,19 +277,6 @@ func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 			x.Delays, x.Refused = [2]delays{noDelays, x.Delays[0]}, [2]delays{noDelays, x.Refused[0]}
 		}
 		p.Rotated = now
-	}
-	return states
-}
-
-// States are the known producers, ordered by name.
-func (p *Producers) States() []ProducerState {
-	states := make([]ProducerState, 0, len(p.ByName))
-	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {
-		x := p.ByName[name]
-		states = append(states, ProducerState{
-			Name: x.Name, Declared: x.Declared, Records: x.Records, Future: x.Future,
-			Watermark: value.Instant(x.Watermark.time()), Heard: value.Instant(x.LastSeen.time()), Skew: value.Number(x.skew()),
-		})
 	}
 	return states
 }

@@ -411,7 +411,8 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
-	out.Forecasts = p.forecasts(t)
+	// The models of a pool that is no longer configured stay, so that it continues once it is configured again.
+	out.Forecasts = slices.DeleteFunc(p.forecaster.Forecast(t), func(f forecaster.PoolForecast) bool { return !p.serves(f.Pool) })
 	var conditions []alerting.Condition
 	resuming := false
 	for i := range out.Forecasts {
@@ -472,27 +473,6 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
 	return projected{projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}}
-}
-
-// Last is the output of the last tick once more, for a program that starts from a saved state: all unsettled windows,
-// the pools, forecasts, projections and firing alerts. It has no decisions: the log has them. It changes nothing.
-func (p *Pipeline) Last() *Output {
-	t := p.LastTick()
-	out := &Output{Tick: t, Sequence: p.state.Sequence, Windows: p.aggregator.Unsettled(), Producers: p.state.Producers.States(),
-		Forecasts: p.forecasts(t), Alerts: p.state.Alerts.Firing(t)}
-	for i := range out.Forecasts {
-		f := out.Forecasts[i].Load()
-		x := p.project(t, p.entry(f.Pool), f)
-		out.add(&x)
-		out.Pools = append(out.Pools, f.Minute)
-	}
-	return out
-}
-
-// forecasts are those of the pools that are served. The models of a pool that is no longer configured stay, so that it
-// continues once it is configured again.
-func (p *Pipeline) forecasts(t time.Time) []forecaster.PoolForecast {
-	return slices.DeleteFunc(p.forecaster.Forecast(t), func(f forecaster.PoolForecast) bool { return !p.serves(f.Pool) })
 }
 
 func (p *Pipeline) serves(pool string) bool {

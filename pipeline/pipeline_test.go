@@ -230,11 +230,9 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := func(o *Output) {
+	apply(q, log[len(log)/2:], func(o *Output) {
 		if len(o.Pools)+len(o.Forecasts) > 0 {
 			t.Errorf("%s: an output of %d pools and %d forecasts", o.Tick, len(o.Pools), len(o.Forecasts))
 		}
-	}
-	check(q.Last())
-	apply(q, log[len(log)/2:], check)
+	})
 }

@@ -23,9 +23,9 @@ const (
 )
 
 // Advise returns the replicas that a pool, or a role in it, should have, from its last decision. now is the clock of
-// the process. The view has a Decision; the rest is missing until the first tick if no state was saved. The error is a
-// [*Problem]: status 404 for an unknown pool, 400 for a role that the pool does not have, and 503 if autoscalers must
-// not follow the decision. An autoscaler then keeps its replicas, or uses its fallback.
+// the process. The view has a Decision. The error is a [*Problem]: status 404 for an unknown pool, 400 for a role that
+// the pool does not have, and 503 if autoscalers must not follow the decision. An autoscaler then keeps its replicas, or
+// uses its fallback.
 func Advise(r Reader, pool, role string, now time.Time) (replicas int, v *PoolView, err error) {
 	if v, err = find(r, pool); err != nil {
 		return 0, nil, err
@@ -42,8 +42,8 @@ func Advise(r Reader, pool, role string, now time.Time) (replicas int, v *PoolVi
 // withheld is why autoscalers must not follow the decision of a pool now; "" if they may.
 func withheld(r Reader, v *PoolView, now time.Time) string {
 	d := v.Decision
-	if d == nil || v.Decided.IsZero() {
-		return "nothing is decided yet since the daemon started with this configuration"
+	if d == nil {
+		return "nothing is decided yet since the daemon started"
 	}
 	life := d.Expires.Sub(d.Tick)
 	switch age := now.Sub(v.Decided); {

@@ -30,7 +30,6 @@ func TestAdvise(t *testing.T) {
 		"stale":                   {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "its telemetry is stale" }, want: "stale"},
 		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
-		"restored":                {change: func(_ *Status, v *PoolView) { v.Decided = time.Time{} }, want: "nothing is decided yet since the daemon started"},
 		"no new ticks":            {after: 15*time.Minute + time.Second, want: "15m1s old and expired after 15m0s"},
 		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "expired at 2026-11-16T09:15:00Z"},
 		"unknown pool":            {pool: "chatt", want: "/api/v1/pools lists batch, chat", code: http.StatusNotFound},

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -23,27 +22,10 @@ func (b *Board) Pools() []PoolView {
 	return nil
 }
 
-// Restore shows the last tick from before a start, and each pool's newest decision, until the next tick. decided is when
-// each decision was made; without that autoscalers do not get it. Only the pipeline's goroutine calls it, like
-// [Board.Observe].
-func (b *Board) Restore(out *pipeline.Output, decided map[string]time.Time) {
-	for i := range out.Decisions {
-		if pool := out.Decisions[i].Pool; !slices.ContainsFunc(out.Pools, func(m features.PoolMinute) bool { return m.Pool == pool }) {
-			out.Pools = append(out.Pools, features.PoolMinute{Pool: pool})
-		}
-	}
-	b.show(out, func(pool string) time.Time { return decided[pool] })
-}
-
 // Observe keeps the output of a tick, and copies of its pools, which the next tick overwrites. Pools that are not in it
 // are deleted; a pool without a decision in it keeps its last one. Cost: linear in the size of the output.
 func (b *Board) Observe(out *pipeline.Output) {
-	now := time.Now()
-	b.show(out, func(string) time.Time { return now })
-}
-
-func (b *Board) show(out *pipeline.Output, decided func(pool string) time.Time) {
-	last := map[string]PoolView{}
+	now, last := time.Now(), map[string]PoolView{}
 	for _, v := range b.Pools() {
 		last[v.Pool] = v
 	}
@@ -60,7 +42,7 @@ func (b *Board) show(out *pipeline.Output, decided func(pool string) time.Time) 
 	of := func(pool string) *PoolView { return cmp.Or(byName[pool], &PoolView{}) } // each pool is in out.Pools
 	for i := range out.Decisions {
 		v := of(out.Decisions[i].Pool)
-		v.Decision, v.Decided = &out.Decisions[i], decided(v.Pool)
+		v.Decision, v.Decided = &out.Decisions[i], now
 	}
 	for i := range out.Projections {
 		of(out.Projections[i].Pool).Projection = &out.Projections[i]

@@ -82,7 +82,7 @@ func checks(st Status, pools []PoolView, now time.Time) []Check {
 // tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.
 const tickLimit = 3 * time.Minute
 
-// tickCheck fails if the newest tick is too old. It says where the data is from before the first tick of this process.
+// tickCheck fails if the newest tick is too old.
 func tickCheck(st Status, now time.Time) Check {
 	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
 	if st.Clock == string(pipeline.WallClock) {
@@ -94,11 +94,6 @@ func tickCheck(st Status, now time.Time) Check {
 			return Check{Name: "tick", Detail: fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age.Round(time.Second))}
 		}
 		c.Detail = "one each minute"
-	}
-	if st.TickedAt.IsZero() && !st.Tick.IsZero() {
-		c.Degraded = true
-		c.Detail = fmt.Sprintf("degraded: none since the start at %s. Forecasts are restored as of %s, and decisions from the log; the next tick renews them",
-			st.Began.UTC().Format(time.RFC3339), st.Tick.UTC().Format(time.RFC3339))
 	}
 	return c
 }
@@ -118,8 +113,6 @@ func poolsCheck(st Status, pools []PoolView) Check {
 		return troubleCheck("pools", "", "no tick yet, nothing is decided")
 	case len(pools) == 0:
 		return troubleCheck("pools", "", "no telemetry of any pool had been counted by the last tick, at "+st.Tick.UTC().Format("15:04 MST"))
-	case st.Tick.IsZero():
-		return troubleCheck("pools", "", "no tick yet and no saved state: decisions are the newest of the log, with their times, and the rest is unknown")
 	}
 	var stale, cold, trouble []string
 	for i := range pools {

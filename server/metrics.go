@@ -66,6 +66,7 @@ func (e *Exporter) Next(staleAfter time.Duration) *Exporter {
 	}
 	e = &Exporter{
 		version: e.version, staleAfter: staleAfter, set: metrics.NewSet(), counts: e.counts, before: before, help: help, totals: map[string]func() uint64{},
+		gauges: e.gauges, decided: e.decided,
 	}
 	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
@@ -99,18 +100,13 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
-	e.Restore(out, time.Now())
-}
-
-// Restore sets the gauges from the output of a tick at a time of this process' clock. It counts nothing.
-func (e *Exporter) Restore(out *pipeline.Output, at time.Time) {
 	e.tick.Store(out.Tick.UnixMilli())
 	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.gauges, e.decided = gauges, at
+		e.gauges, e.decided = gauges, time.Now()
 	}
 }
 

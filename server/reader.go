@@ -27,8 +27,8 @@ type Status struct {
 	Mode        alerting.Mode
 	Clock       string    // wall or event
 	Began       time.Time // start of the process or newest reload, by the clock of the machine
-	Tick        time.Time // zero before the first tick
-	TickedAt    time.Time // when that ran, by the clock of the machine; zero before the first one of this process
+	Tick        time.Time // zero before the first one since Began
+	TickedAt    time.Time // when that ran, by the clock of the machine
 	Sequence    uint64    // sequence of the newest message applied
 	StateDigest string    // "" when not computed
 
@@ -53,14 +53,13 @@ type Status struct {
 	Alerts []alerting.Alert // firing ones about the daemon itself
 }
 
-// PoolView is one pool at the last tick. Decision and Projection are nil if there is none. Without a saved state there is
-// only a Decision between a start and the first tick.
+// PoolView is one pool at the last tick. Decision and Projection are nil if there is none.
 type PoolView struct {
 	Pool       string
 	State      features.PoolState
 	LastEvent  time.Time
 	Decision   *alerting.Decision
-	Decided    time.Time // when Decision was made, by the clock of this process; zero if autoscalers must not get it
+	Decided    time.Time // when Decision was made, by the clock of this process
 	Projection *forecaster.Projection
 	Service    *pipeline.PoolService   // rates of a replica, and limits of the pool; nil without a projection
 	Forecast   forecaster.PoolForecast // its Minute may be overwritten by the next tick

@@ -187,18 +187,6 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// TestRestored: before the first tick after a start, the page and /readyz say from which time the data is.
-func TestRestored(t *testing.T) {
-	r := fullReader()
-	r.status.TickedAt, r.status.Began = time.Time{}, time.Now()
-	for _, path := range []string{"/", "/readyz"} {
-		w := get(t, newTestServer(r), path)
-		if want := "Forecasts are restored as of 2026-11-16T09:00:00Z, and decisions from the log"; w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: %d, no %q in %s", path, w.Code, want, w.Body)
-		}
-	}
-}
-
 func TestReadOnly(t *testing.T) {
 	s := newTestServer(fullReader())
 	for _, path := range []string{"/", "/healthz", "/readyz", "/metrics", "/api/v1/pools"} {

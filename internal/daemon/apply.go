@@ -75,10 +75,8 @@ func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
 func (d *Daemon) emit(out *pipeline.Output) {
 	span := d.tickSpan(d.tickBegan, out)
 	failed := d.announce(out)
-	if !out.Tick.Before(d.loggedTick) { // until then the last decisions are shown, see recall
-		d.board.Observe(out)
-		d.exporter.Observe(out)
-	}
+	d.board.Observe(out)
+	d.exporter.Observe(out)
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
 	d.noteWrite("series", err)
 	d.noteWrite("compaction", d.store.CompactError())

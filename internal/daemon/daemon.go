@@ -49,6 +49,7 @@ type Options struct {
 type lasting struct {
 	exporter *server.Exporter
 	watch    *selfWatch
+	board    *server.Board
 	// The rest is guarded by Daemon.mu.
 	failedWrites map[string]failedWrite       // by part: snapshot, log, series …
 	refusedBy    map[ingest.Refusal]*refusals // recent ones
@@ -56,7 +57,7 @@ type lasting struct {
 }
 
 func newLasting(version string) *lasting {
-	return &lasting{exporter: server.NewExporter(version, 0), watch: newSelfWatch(), failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{}}
+	return &lasting{exporter: server.NewExporter(version, 0), watch: newSelfWatch(), board: &server.Board{}, failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{}}
 }
 
 // next prepares for the next daemon. The errors of writes belong to the one before, but not since when they fail.
@@ -113,7 +114,6 @@ type Daemon struct {
 	rendered   atomic.Pointer[rendered]
 	listener   net.Listener
 	server     *server.Server
-	board      *server.Board
 	traffic    traffic
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
@@ -161,7 +161,7 @@ func (d *Daemon) Close() error {
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
-		board: &server.Board{}, decided: map[string]string{}, savedBytes: math.NaN(),
+		decided: map[string]string{}, savedBytes: math.NaN(),
 		lasting: cmp.Or(o.lasting, newLasting(o.Version)).next(cfg.Server.StaleAfter),
 	}
 	lock, err := storage.Lock(cfg.Storage.Dir)

@@ -169,25 +169,6 @@ func TestDaemon(t *testing.T) {
 	t.Run("events", func(t *testing.T) { checkEvents(t, events) })
 	t.Run("http", func(t *testing.T) { checkHTTP(t, p, requests) })
 	t.Run("alertmanager", func(t *testing.T) { checkAlerts(t, alertmanager) })
-	t.Run("restart", func(t *testing.T) {
-		before := answers(p, last)
-		p.stop()
-		if diff := cmp.Diff(before, answers(startDaemonIn(t, dir, config...), last)); diff != "" {
-			t.Errorf("after a restart, before the first tick, the answers differ (-before +after):\n%s", diff)
-		}
-	})
-}
-
-// answers are the answers of the API about the last minutes, by path.
-func answers(p *inProcess, last time.Time) map[string]string {
-	all := map[string]string{}
-	for _, path := range []string{
-		"pools", "pools/chat", "pools/chat/timeline?resource=decode", "pools/chat/forecast", "pools/chat/classes/talk", "pools/chat/traffic", "plan?format=json",
-		fmt.Sprintf("query_range?query=forewarm_demand_decode_tokens_per_second&start=%d&end=%d&step=60", last.Unix()-1800, last.Unix()),
-	} {
-		_, all[path] = testenv.Get(p.base + "/api/v1/" + path)
-	}
-	return all
 }
 
 // checkForecasts checks that there is a forecast of each class and of the pool in every minute, after the first

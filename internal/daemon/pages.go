@@ -177,9 +177,6 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, err
 	}
 	end := view.State.At
-	if end.IsZero() && view.Decision != nil { // no state was saved
-		end = view.Decision.Tick
-	}
 	end = end.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {

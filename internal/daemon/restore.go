@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
@@ -63,7 +61,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 		s.Began = time.Now()
 		s.Version, s.Mode, s.Clock = d.version, d.cfg.Decision.Mode, string(d.cfg.Clock)
 		s.Restored, s.Restore = true, what
-		s.Sequence, s.Tick = d.pipeline.Sequence(), d.pipeline.LastTick()
+		s.Sequence = d.pipeline.Sequence()
 	})
 	if snapshot == nil && len(newest) > 0 && (d.snapshotsRefused > 0 || d.stream.Load().State.FirstSeq > 1) {
 		since = d.loggedTick
@@ -76,7 +74,6 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.noteServed()
-	d.recall(newest, time.Now())
 	d.restoredAt = time.Now()
 	d.saver.next, d.saver.nextProgress = d.restoredAt, d.restoredAt.Add(d.restoredAt.Sub(began))
 	return nil
@@ -180,42 +177,4 @@ func (d *Daemon) diverged(x stream.Divergence) {
 	if x.From != "" {
 		d.divergence += fmt.Sprintf(" by %s with version %s", x.From, x.Version)
 	}
-}
-
-// recall shows the last tick, and each pool's newest decision in the log, until the next tick. Autoscalers get a decision
-// unless it has expired, is older than stale_after, or the current mode or bounds of the pool do not allow it. On the
-// event clock its age is unknown, so they get none.
-func (d *Daemon) recall(newest []stream.Record, now time.Time) {
-	out, decided := d.pipeline.Last(), map[string]time.Time{}
-	d.store.Restore(out.Tick, out.Windows)
-	d.setStatus(func(s *server.Status) { s.Producers = out.Producers })
-	var obeyed []alerting.Decision
-	for i := range newest {
-		x := newest[i].Decision
-		if !d.served.Load().has(x.Pool) {
-			continue
-		}
-		end := x.Tick.Add(d.cfg.Features.StaleAfter)
-		if d.cfg.Clock == pipeline.WallClock && !end.Before(now) && !x.Tick.After(now) && d.stillAllowed(&x) {
-			if x.Expires.After(end) {
-				x.Expires = end
-			}
-			decided[x.Pool], obeyed = x.Tick, append(obeyed, x)
-		}
-		out.Decisions = append(out.Decisions, x)
-	}
-	d.board.Restore(out, decided)
-	if out.Decisions = obeyed; !out.Tick.IsZero() {
-		d.exporter.Restore(out, out.Tick)
-	}
-}
-
-// stillAllowed reports whether the current configuration of the pool allows the mode and the replicas of x.
-func (d *Daemon) stillAllowed(x *alerting.Decision) bool {
-	p, ok := d.served.Load().pools[x.Pool]
-	if !ok {
-		p, ok = d.pipelineConfig.Pool(x.Pool)
-	}
-	limit, _ := p.Limit()
-	return ok && x.Mode == cmp.Or(alerting.Mode(p.Mode), d.cfg.Decision.Mode) && x.Desired >= p.Replicas.Min && x.Desired <= limit
 }

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,14 +11,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/testenv"
-	"github.com/forewarm/forewarm/server"
 	dynamopb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 	"github.com/forewarm/forewarm/server/keda"
 	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
-	"github.com/forewarm/forewarm/storage/stream"
 )
 
 // TestScalers: every kind of autoscaler gets the same number from a daemon. When the pool is stale, none gets a number.
@@ -107,57 +101,6 @@ func TestScalers(t *testing.T) {
 	}
 	if valid := testenv.Metric(t, p.base, `forewarm_advice_valid{pool="chat",mode="active"}`); valid != 0 {
 		t.Errorf("stale: forewarm_advice_valid is %g", valid)
-	}
-}
-
-// TestScalersAfterARestart: until the first tick after a restart, autoscalers get the last decision. They do not if it
-// is too old, if the mode is advisory, or if the configuration has changed.
-func TestScalersAfterARestart(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const active, usual = "{mode: active}", "{min: 1, max: 9}"
-	open := func(mode, replicas string) *Daemon { // never runs, so there is no tick
-		return must(newDaemon(t, dir, "decision: "+mode, "nats: {embedded: {listen: '127.0.0.1:0'}}", "pools: [{name: chat, replicas: "+replicas+"}]"))
-	}
-	d, tick := open(active, usual), time.Now().Add(-time.Minute).UTC()
-	for desired := 3; desired <= 4; desired++ {
-		x := &alerting.Decision{Pool: "chat", Tick: tick, Sequence: uint64(desired), Expires: tick.Add(15 * time.Minute),
-			Mode: alerting.Active, Desired: desired, Confidence: forecaster.Seasonal}
-		if err := d.decisions.Add(tick, []stream.Record{{Decision: *x}}, nil); err != nil {
-			t.Fatal(err)
-		}
-		tick = tick.Add(time.Second)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
-	defer cancel()
-	go func() { _ = d.decisions.Run(ctx) }() // ends with the test
-	if err := d.decisions.Await(ctx, d.decisions.Added()); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		mode, replicas string
-		off            time.Duration // from now
-		want           int           // 0: no number
-	}{
-		{active, usual, 0, 4},
-		{active, usual, 5 * time.Minute, 0}, // telemetry may be stale by then, although the decision has not expired
-		{"{mode: advisory}", usual, 0, 0},
-		{active, "{min: 1, max: 3}", 0, 0},
-	} {
-		d := open(tt.mode, tt.replicas)
-		replicas, _, err := server.Advise(d, "chat", server.RoleAll, time.Now().Add(tt.off))
-		if replicas != tt.want || (err == nil) != (tt.want > 0) {
-			t.Errorf("%+v: got %d, %v", tt, replicas, err)
-		}
-		if p, ok := errors.AsType[*server.Problem](err); ok && p.Status != http.StatusServiceUnavailable {
-			t.Errorf("%+v: %d %v", tt, p.Status, err)
-		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
