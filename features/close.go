@@ -88,6 +88,23 @@ func (a *Aggregator) collect(m int64) {
 	}
 }
 
+// Unsettled returns the closed minutes that can still change, with the nowcasts of the last Close and without rankings.
+// It has the order of Close and the same validity. A program that starts from a saved state shows them.
+func (a *Aggregator) Unsettled() (out []Window) {
+	for m := a.oldest(); a.Closed && m < a.Open; m++ {
+		for _, p := range a.pools {
+			for _, c := range p.classes {
+				if at := c.Buckets.find(m); at != nil || c.Born <= m {
+					w := c.window(at, m, a.covered(p, m), a.censored(p, m), false)
+					w.Nowcast, w.Tenants, w.Features = c.Nowcasts.of(a.Open-1-m), nil, nil
+					out = append(out, w)
+				}
+			}
+		}
+	}
+	return out
+}
+
 // settle learns the pace of a minute that settles; at is nil without records.
 func (a *Aggregator) settle(p *pool, c *class, at *bucket, censored bool) {
 	if at != nil && at.Pace.N > 0 && !censored && !a.censored(p, a.oldest()+1) {

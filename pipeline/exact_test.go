@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -46,6 +48,7 @@ func TestExactOnMixedLog(t *testing.T) {
 			nowcasts := 0
 			apply(whole, log, func(o *Output) {
 				want = append(want, encoded(o))
+				checkUnsettled(t, o, whole.Unsettled())
 				for i := range o.Windows {
 					nowcasts += len(o.Windows[i].Nowcast)
 				}
@@ -84,6 +87,18 @@ func restarted(t *testing.T, cfg Config, p *Pipeline) *Pipeline {
 		t.Fatal("the snapshot of a restored pipeline is not the one that it was restored from")
 	}
 	return q
+}
+
+// checkUnsettled compares the windows of a tick with what [Pipeline.Unsettled] says after it.
+func checkUnsettled(t *testing.T, o *Output, unsettled []features.Window) {
+	t.Helper()
+	for i := range o.Windows {
+		w := &o.Windows[i]
+		at := slices.IndexFunc(unsettled, func(x features.Window) bool { return x.Key == w.Key && x.Start.Equal(w.Start) })
+		if w.Settled != (at < 0) || at >= 0 && fmt.Sprint(w.Expected()) != fmt.Sprint(unsettled[at].Expected()) {
+			t.Fatalf("%s: the window of %s at %s is not the same (found at %d)", o.Tick, w.Key, w.Start, at)
+		}
+	}
 }
 
 // checkLogIsMixed checks that the log had refusals, amendments and arrivals, so that the test covers them.

@@ -475,6 +475,9 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 	return projected{projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}}
 }
 
+// Unsettled are the minutes before the last tick that can still change. It changes nothing.
+func (p *Pipeline) Unsettled() []features.Window { return p.aggregator.Unsettled() }
+
 func (p *Pipeline) serves(pool string) bool {
 	_, ok := p.findPool(pool)
 	return ok

@@ -44,6 +44,11 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	return nil
 }
 
+// Restore keeps the unsettled minutes of a restored state for queries.
+func (s *Store) Restore(tick time.Time, unsettled []features.Window) {
+	s.fresh.take(unsettled, tick.UnixMilli(), s.owns)
+}
+
 // commit is Append without a check of the disk. The TSDB panics on some disk failures.
 func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) (err error) {
 	defer recovered(&err)

@@ -71,6 +71,11 @@ func TestFreshMinutes(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{of("chat"): {"1=6"}, of("_other"): {"1=1"}, of("*"): {"1=7"}}, read(s)); diff != "" {
 		t.Errorf("reports read (-want +got):\n%s", diff)
 	}
+	restored := openStore(t, config(t.TempDir()))
+	restored.Restore(minute(2), []features.Window{open("chat", 1, 1, 6)})
+	if diff := cmp.Diff(map[string][]string{of("chat"): {"2=6"}, of("*"): {"2=6"}}, read(restored.Queryable())); diff != "" {
+		t.Errorf("after a start (-want +got):\n%s", diff)
+	}
 	s.fresh.take(nil, minute(200).Add(time.Hour).UnixMilli(), s.owns)
 	if len(s.fresh.minutes) > 0 {
 		t.Errorf("%d old minutes are kept, want none", len(s.fresh.minutes))

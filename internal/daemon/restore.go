@@ -74,6 +74,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.noteServed()
+	d.store.Restore(d.pipeline.LastTick(), d.pipeline.Unsettled())
 	d.restoredAt = time.Now()
 	d.saver.next, d.saver.nextProgress = d.restoredAt, d.restoredAt.Add(d.restoredAt.Sub(began))
 	return nil
