@@ -170,25 +170,25 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		}
 	}
 	r.weigh(sum, records)
-	quantum := r.quantum()
-	r.fade(keep(float64(d.Records)))
+	size := float64(r.Size)
+	r.Hazards.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
 		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage.at(m).Censored || math.IsNaN(x) {
 			continue // also if the minute became censored, or no longer is: its values then mean something else
 		}
-		r.learn(age, x, value(age))
+		r.Hazards.learn(age, x, value(age))
 		lag.learn(age, x, value(age))
 	}
-	r.Hazards.shares(n.shares, lag, quantum)
+	r.Hazards.shares(n.shares, lag, size)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
 		counted := value(age)
-		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
+		e := r.estimate(counted, n.shares[age], level/exposure)
 		d.Estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
-		if math.Abs(e.Mean-counted) > missingSteps*quantum {
+		if math.Abs(e.Mean-counted) > missingShare*size {
 			d.Open[age] |= missingNow
 		}
 		if !math.IsNaN(counted) {
@@ -250,8 +250,8 @@ const (
 
 const (
 	recordsMinutes = 30 // span of the average nowcasts.Records
-	// missingSteps is how much of one request must be missing from a minute for a nowcast.
-	missingSteps = 0.01
+	// missingShare is how much of one request must be missing from a minute for a nowcast.
+	missingShare = 0.01
 )
 
 func newNowcasts(revise, since int64) *nowcasts {
