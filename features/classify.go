@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -19,8 +18,8 @@ type ClassifyConfig struct {
 }
 
 // Rule gives its class to requests that meet all its conditions. A label meets a list if it matches any of its
-// patterns; every label meets an empty list. In a pattern, * matches any text, also none, and ? matches one character.
-// The pattern "" matches an absent label.
+// patterns; every label meets an empty list. In a pattern, * matches any text, also none. The pattern "" matches
+// an absent label.
 type Rule struct {
 	Class string `yaml:"class"`
 
@@ -64,85 +63,43 @@ func fitsAny(patterns []string, label string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return fits(p, label) })
 }
 
-// fits reports whether a pattern with * (any text) and ? (any one character) matches all of a value. O(pattern × value)
-// at worst: only the last * is retried.
+// fits reports whether a pattern with * (any text) matches all of a value.
 func fits(pattern, value string) bool {
-	star, tried := -1, 0 // index of the last *, and the end of its text in value
-	p, v := 0, 0
-	for v < len(value) {
-		_, width := utf8.DecodeRuneInString(value[v:])
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, tried = p, v
-			p++
-		case p < len(pattern) && pattern[p] == '?':
-			p++
-			v += width
-		case p < len(pattern) && pattern[p] == value[v]:
-			p++
-			v++
-		case star >= 0:
-			_, width = utf8.DecodeRuneInString(value[tried:])
-			tried += width
-			p, v = star+1, tried
-		default:
+	begin, pattern, wild := strings.Cut(pattern, "*")
+	rest, ok := strings.CutPrefix(value, begin)
+	if !wild || !ok {
+		return ok && rest == ""
+	}
+	for {
+		var next string
+		if next, pattern, wild = strings.Cut(pattern, "*"); !wild {
+			return strings.HasSuffix(rest, next)
+		}
+		if _, rest, ok = strings.Cut(rest, next); !ok {
 			return false
 		}
 	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
 }
 
-// Check calls report for each rule that can have no effect or is contradictory: with its position, a field as in YAML (""
-// for the rule as a whole), the field's value (nil when it is left out), what it must be, and a fix.
+// Check calls report for each rule that can have no effect: with its position, a field as in YAML ("" for the rule as a
+// whole), the field's value (nil when it is left out), what it must be, and a fix.
 func (c *ClassifyConfig) Check(report func(rule int, field string, value any, bound, fix string)) {
 	label := ingest.DefaultLimits().LabelBytes
-	caught, caughtOverride := -1, false // the rule that matches every request, so that later ones have no effect
 	for i := range c.Rules {
 		r := &c.Rules[i]
-		fail := func(field string, value any, bound, fix string) {
-			report(i, field, value, bound, fix)
-		}
 		switch {
 		case i == MaxRules:
-			fail("", nil, fmt.Sprintf("must be left out: there can be %d rules", MaxRules), "join rules of one class with lists of patterns")
+			report(i, "", nil, fmt.Sprintf("must be left out: there can be %d rules", MaxRules), "join rules of one class with lists of patterns")
 			return
 		case r.Class == "":
-			fail("class", nil, "must name the class that the rule gives", "")
+			report(i, "class", nil, "must name the class that the rule gives", "")
 		case r.Class == TotalClass || r.Class == OverflowClass:
-			fail("class", r.Class, "must not be one of the reserved names "+TotalClass+" and "+OverflowClass, "choose another name")
-		case len(r.Class) > label:
-			fail("class", r.Class, fmt.Sprintf("must have at most %d bytes", label), "")
-		case strings.ContainsFunc(r.Class, func(c rune) bool { return c < ' ' || c == 0x7f }):
-			fail("class", r.Class, "must have no control characters", "")
+			report(i, "class", r.Class, "must not be one of the reserved names "+TotalClass+" and "+OverflowClass, "choose another name")
+		case len(r.Class) > label || strings.ContainsFunc(r.Class, func(c rune) bool { return c < ' ' || c == 0x7f }):
+			report(i, "class", r.Class, fmt.Sprintf("must have at most %d bytes, and no control characters", label), "")
 		}
-		switch {
-		case r.PromptMin < 0:
-			fail("prompt_min", r.PromptMin, "must not be negative", "leave it out for no bound")
-		case r.PromptMax < 0:
-			fail("prompt_max", r.PromptMax, "must not be negative", "leave it out for no bound")
-		case r.PromptMax > 0 && r.PromptMax < r.PromptMin:
-			fail("prompt_max", r.PromptMax, fmt.Sprintf("must be at least prompt_min %d", r.PromptMin), "both are included")
-		}
-		if caught >= 0 && (caughtOverride || !r.Override) {
-			fail("", nil, fmt.Sprintf("is never reached: the rule of class %q before it fits every request", c.Rules[caught].Class),
-				"put the rule without conditions last")
-		}
-		if r.unconditional() && (caught < 0 || r.Override && !caughtOverride) {
-			caught, caughtOverride = i, r.Override
+		if r.PromptMin < 0 || r.PromptMax < 0 || r.PromptMax > 0 && r.PromptMax < r.PromptMin {
+			report(i, "prompt_max", r.PromptMax, fmt.Sprintf("must be at least prompt_min %d, and neither negative", r.PromptMin), "both are included; leave one out for no bound")
 		}
 	}
-}
-
-// unconditional reports whether a rule matches every request.
-func (r *Rule) unconditional() bool {
-	conditions := [...][]string{r.Pool, r.Model, r.Route, r.Tenant, r.Tier, r.Feature, r.Region, r.Given}
-	for _, patterns := range conditions {
-		if len(patterns) > 0 {
-			return false
-		}
-	}
-	return r.PromptMin == 0 && r.PromptMax == 0
 }
