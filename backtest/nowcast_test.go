@@ -118,10 +118,7 @@ func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[now
 		windows, _ := a.Close(tick)
 		for i := range windows {
 			w := &windows[i]
-			for _, d := range features.Dimensions {
-				if !d.Forecast {
-					continue
-				}
+			for _, d := range features.Forecast {
 				key := id{nowcastKey{w.Class, d.Name}, w.Start.Unix()}
 				value, known := d.Value(w)
 				o, seen := open[key]

@@ -75,10 +75,7 @@ func (s *scores) observe(windows []features.Window) {
 // settle scores one minute, classes first and then their sum.
 func (s *scores) settle(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
-	for _, d := range features.Dimensions {
-		if !d.Forecast {
-			continue
-		}
+	for _, d := range features.Forecast {
 		sum, known := 0.0, false
 		for i := range windows {
 			if y, ok := d.Value(&windows[i]); ok {

@@ -329,7 +329,7 @@ func dimensions() string {
 	b.WriteString("| dimension | unit | forecast | meaning |\n|---|---|---|---|\n")
 	for _, d := range features.Dimensions {
 		forecast := "no"
-		if d.Forecast {
+		if features.ForecastIndex(d.Name) >= 0 {
 			forecast = "yes"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.Name, d.Unit, forecast, cell(d.Help))

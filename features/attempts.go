@@ -1,7 +1,5 @@
 package features
 
-import "slices"
-
 // Attempts counts the attempts of one minute of a pool. Demand counts each call once; the other attempts are load
 // beyond demand. The arrays are indexed by forecast dimension, in its unit.
 type Attempts struct {
@@ -17,9 +15,6 @@ type Attempts struct {
 	Unserved [forecastDimensions]float32 // the part of Calls that failed attempts still needed
 }
 
-// forecastDimensions is how many rows of Dimensions are forecast.
-const forecastDimensions = 4
-
 // attemptsSpan is for how many minutes after the last retry a pool's attempts are still returned.
 const attemptsSpan = 10
 
@@ -28,7 +23,7 @@ const attemptsSpan = 10
 // If the call was retried, later attempts did that work, and it must count once. retried is the share of failed calls
 // that were retried.
 func LoadFactor(rows []Attempts, dimension string) float64 {
-	d := slices.IndexFunc(nowcasted, func(i int) bool { return Dimensions[i].Name == dimension })
+	d := ForecastIndex(dimension)
 	var calls, again, unserved, retries, failed, failedCalls float64
 	for i := range rows {
 		r := &rows[i]
@@ -63,8 +58,8 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 			w := &at.Window
 			row.Retries += float32(w.Retries)
 			prompts += w.PromptTokens
-			for d, i := range nowcasted {
-				p := Dimensions[i].parts(w)
+			for d := range Forecast {
+				p := Forecast[d].parts(w)
 				row.Calls[d] += float32(p.calls / seconds)
 				row.Again[d] += float32(p.again / seconds)
 				row.Unserved[d] += float32(p.unserved / seconds)

@@ -1,5 +1,7 @@
 package features
 
+import "slices"
+
 // The dimensions of demand, as named in every output.
 const (
 	DimRequests = "requests"
@@ -16,15 +18,12 @@ const (
 
 // Dimension is one row of the table of demand dimensions.
 type Dimension struct {
-	Name     string
-	Unit     string // of Value's result
-	Series   string // Prometheus series name of the observed value
-	Help     string
-	Forecast bool    // corrected for reporting delay and projected ahead; the others are reported only
-	reports  Reports // what records must report for the value to be known
-	parts    func(w *Window) parts
-
-	nowcast int // index into Window.Nowcast, set by nowcasted; valid if Forecast
+	Name    string
+	Unit    string // of Value's result
+	Series  string // Prometheus series name of the observed value
+	Help    string
+	reports Reports // what records must report for the value to be known
+	parts   func(w *Window) parts
 }
 
 // parts are the sums of a dimension over a minute. See Attempts.
@@ -50,16 +49,16 @@ func (d *Dimension) rate(w *Window, censored bool) float64 {
 }
 
 // Dimensions is the table: to add a dimension, add a row. Rates are averaged over the minute. The order is the order of
-// every output.
+// every output; the forecast ones come first.
 var Dimensions = []Dimension{
 	{
-		Name: DimRequests, Unit: "1/s", Series: "forewarm_demand_requests_per_second", Forecast: true,
+		Name: DimRequests, Unit: "1/s", Series: "forewarm_demand_requests_per_second",
 		Help:    "Calls that arrived. Each counts once, also if it failed or was tried again.",
 		reports: ReportsRequests,
 		parts:   func(w *Window) parts { return parts{calls: w.Requests, again: w.Retries} },
 	},
 	{
-		Name: DimPrefill, Unit: "tokens/s", Series: "forewarm_demand_prefill_tokens_per_second", Forecast: true,
+		Name: DimPrefill, Unit: "tokens/s", Series: "forewarm_demand_prefill_tokens_per_second",
 		Help:    "Prompt tokens to compute: those that prefix cache did not serve. For calls that were not served, what it would have served is estimated.",
 		reports: ReportsPrompt,
 		parts: func(w *Window) parts {
@@ -67,13 +66,7 @@ var Dimensions = []Dimension{
 		},
 	},
 	{
-		Name: DimCached, Unit: "tokens/s", Series: "forewarm_demand_cached_tokens_per_second",
-		Help:    "Prompt tokens served from prefix cache.",
-		reports: ReportsCached,
-		parts:   func(w *Window) parts { return parts{calls: w.CachedTokens} },
-	},
-	{
-		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second", Forecast: true,
+		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second",
 		Help: "Output tokens, in the minute in which they were generated, or in which the request arrived if its record has no times. Also those " +
 			"expected of calls that were not served to their end. While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		reports: ReportsOutput,
@@ -82,13 +75,19 @@ var Dimensions = []Dimension{
 		},
 	},
 	{
-		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens", Forecast: true,
+		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens",
 		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that were not served to their end. " +
 			"While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		reports: ReportsKV,
 		parts: func(w *Window) parts {
 			return parts{w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved, w.KVDelayed, w.KVRetried, w.KVUnserved}
 		},
+	},
+	{
+		Name: DimCached, Unit: "tokens/s", Series: "forewarm_demand_cached_tokens_per_second",
+		Help:    "Prompt tokens served from prefix cache.",
+		reports: ReportsCached,
+		parts:   func(w *Window) parts { return parts{calls: w.CachedTokens} },
 	},
 	{
 		Name: DimRetry, Unit: "1/s", Series: "forewarm_demand_retries_per_second",
@@ -114,6 +113,17 @@ var Dimensions = []Dimension{
 		reports: ReportsAttempts,
 		parts:   func(w *Window) parts { return parts{calls: w.OutputWasted} },
 	},
+}
+
+// forecastDimensions is the number of dimensions that are forecast.
+const forecastDimensions = 4
+
+// Forecast are the dimensions that are corrected for reporting delay and projected ahead. The others are reported only.
+var Forecast = Dimensions[:forecastDimensions]
+
+// ForecastIndex is the index of a dimension in Forecast; negative for another.
+func ForecastIndex(name string) int {
+	return slices.IndexFunc(Forecast, func(d Dimension) bool { return d.Name == name })
 }
 
 // DimensionByName finds a row of the table.

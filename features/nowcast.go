@@ -35,18 +35,6 @@ func (e Estimate) Plus(o Estimate) Estimate {
 	return sum
 }
 
-// nowcasted has the indices of the forecast rows of Dimensions, in order. Window.Nowcast has one Estimate for each. Its
-// initializer also sets Dimension.nowcast.
-var nowcasted = func() (rows []int) {
-	for i := range Dimensions {
-		if Dimensions[i].Forecast {
-			Dimensions[i].nowcast = len(rows)
-			rows = append(rows, i)
-		}
-	}
-	return rows
-}()
-
 // Expected is the nowcast of each of Dimensions, NaN when unknown. Dimensions without a nowcast of their own use the
 // reported share of requests.
 func (w *Window) Expected() []float64 {
@@ -62,7 +50,7 @@ func (w *Window) Expected() []float64 {
 				rest = now.Mean / counted
 			}
 		}
-		if !Dimensions[d].Forecast {
+		if d >= forecastDimensions {
 			out[d] *= rest
 		}
 	}
@@ -72,15 +60,14 @@ func (w *Window) Expected() []float64 {
 // Now is the nowcast of the dimension of a window; ok is false when it is unknown. For a settled window, and for
 // dimensions that are not forecast, it is the Value.
 func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
-	if d.Forecast && w.Nowcast != nil {
-		e = w.Nowcast[d.nowcast]
-		return e, !math.IsNaN(e.Mean)
+	if i := ForecastIndex(d.Name); i >= 0 && w.Nowcast != nil {
+		return w.Nowcast[i], !math.IsNaN(w.Nowcast[i].Mean)
 	}
 	value, ok := d.Value(w)
 	return complete(value), ok
 }
 
-// forecastValues has a value for each row of nowcasted.
+// forecastValues has a value for each of Forecast.
 type forecastValues [forecastDimensions]float32
 
 // nowcasting is the scratch space of the pass over one class, reused for the next one.
@@ -215,9 +202,9 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 		}
 		n.records[age] = w.Records
 		covered, censored := a.covered(p, m), a.censored(p, m)
-		for row, i := range nowcasted {
+		for row := range Forecast {
 			v := math.NaN()
-			if d := &Dimensions[i]; covered && (w.Known|c.Reports)&d.reports != 0 {
+			if d := &Forecast[row]; covered && (w.Known|c.Reports)&d.reports != 0 {
 				v = d.rate(w, censored)
 			}
 			n.values[age][row] = v
@@ -227,7 +214,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 
 func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
 
-// nowcasts are the nowcasts of a class: the reporting of each row of nowcasted, and the open minutes. A class has them
+// nowcasts are the nowcasts of a class: the reporting of each of Forecast, and the open minutes. A class has them
 // once records of its pool came late and it has traffic. With a revise span of ten minutes they take about 1 KiB.
 type nowcasts struct {
 	Since   int64                         `cbor:"1,keyasint"` // the first minute that was observed from its first count

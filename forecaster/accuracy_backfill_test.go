@@ -37,7 +37,7 @@ func TestBackfillAccuracy(t *testing.T) {
 		if err := f.Backfill(key, s.dim, time.Unix(60*(s.start+int64(past)), 0), s.y[past:first]); err != nil {
 			t.Fatal(err)
 		}
-		d := slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == s.dim })
+		d := slices.IndexFunc(features.Forecast, func(d features.Dimension) bool { return d.Name == s.dim })
 		filled, cold := f.pool("p").total.series[d], newSeries(key, 0)
 		var losses [3][2]reference // by part of the day: back-filled, cold
 		for m := first; m < first+day-30; m++ {

@@ -18,7 +18,7 @@ const maxBackfill = 28 * 24 * time.Hour
 // Values must be newer than all that the series knows. The total is not computed from classes: fill it in too. It costs
 // what the minutes would have cost, about 0.2 ms each.
 func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Time, values []float64) error {
-	d := dimensionIndex(dimension)
+	d := features.ForecastIndex(dimension)
 	first := start.Unix() / 60
 	switch {
 	case key.Pool == "" || key.Class == "":

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/forewarm/forewarm/features"
 )
 
 // calibratedHorizons are the minutes ahead, ascending, at which paths are calibrated. Minutes in between are
@@ -214,7 +216,7 @@ func WindowMinutes(window time.Duration) int {
 // Load is the load of all attempts, of a dimension of a pool in a minute (Unix time), as known now; NaN if unknown.
 func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 	i, ok := f.find(pool)
-	d := dimensionIndex(dimension)
+	d := features.ForecastIndex(dimension)
 	if !ok || d < 0 || f.pools[i].total.series[d] == nil {
 		return math.NaN()
 	}

@@ -45,21 +45,6 @@ type Config struct {
 // DefaultShown is the default of Config.Shown.
 const DefaultShown = 64
 
-// dimensions are the forecast ones, in the order of features.Dimensions.
-var dimensions = func() (ds []features.Dimension) {
-	for _, d := range features.Dimensions {
-		if d.Forecast {
-			ds = append(ds, d)
-		}
-	}
-	return ds
-}()
-
-// dimensionIndex is the index into dimensions; negative for one that is not forecast.
-func dimensionIndex(name string) int {
-	return slices.IndexFunc(dimensions, func(d features.Dimension) bool { return d.Name == name })
-}
-
 // Forecaster holds the series of all pools.
 type Forecaster struct {
 	cfg   Config
@@ -84,7 +69,7 @@ type pool struct {
 // class is a class of a pool, or its total.
 type class struct {
 	key    features.Key
-	series []*series // by index into dimensions; nil until the dimension is known
+	series []*series // by index into features.Forecast; nil until the dimension is known
 	weight float64   // tokens with decay, as of shape.Newest
 	shown  bool      // in the output
 	began  bool      // while the pool was observed
@@ -136,7 +121,7 @@ func (p *pool) observe(windows []features.Window) {
 	p.rank(minute)
 	p.newest = max(p.newest, minute)
 	multiplier := p.multiplier(minute)
-	sum, change := slices.Repeat([]features.Estimate{unknown}, len(dimensions)), make([]float64, len(dimensions))
+	sum, change := slices.Repeat([]features.Estimate{unknown}, len(features.Forecast)), make([]float64, len(features.Forecast))
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(w.Class)
@@ -144,8 +129,8 @@ func (p *pool) observe(windows []features.Window) {
 			c.weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
 		}
 		c.shape.observe(minute, w)
-		for d := range dimensions {
-			now, ok := dimensions[d].Now(w)
+		for d := range features.Forecast {
+			now, ok := features.Forecast[d].Now(w)
 			if !ok {
 				now = unknown
 			} else if multiplier != 1 {
@@ -254,7 +239,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 // forecast returns the forecasts of a class by dimension; now is its recent load.
 func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out []Forecast) {
 	for d, s := range c.series {
-		f := Forecast{Key: c.key, Dimension: dimensions[d].Name, Origin: origin}
+		f := Forecast{Key: c.key, Dimension: features.Forecast[d].Name, Origin: origin}
 		if s == nil || !s.forecast(&f) {
 			continue
 		}
@@ -336,7 +321,7 @@ func (f *Forecaster) find(name string) (int, bool) {
 }
 
 func newClass(pool, name string) *class {
-	return &class{key: features.Key{Pool: pool, Class: name}, series: make([]*series, len(dimensions))}
+	return &class{key: features.Key{Pool: pool, Class: name}, series: make([]*series, len(features.Forecast))}
 }
 
 // search returns the index at which a class is or belongs.

@@ -291,7 +291,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 // hour, then the others, each by falling rise.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pool(poolName)
-	d := dimensionIndex(dimension)
+	d := features.ForecastIndex(dimension)
 	if d < 0 {
 		return nil
 	}

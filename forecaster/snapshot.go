@@ -134,8 +134,8 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 func (p *pool) restoreClass(cs *classState) error {
 	c := p.class(cs.Class)
 	c.shape, c.shown, c.began, c.weight = cs.Shape, cs.Shown, cs.Began, cs.Weight
-	if len(cs.Series) != len(dimensions) {
-		return fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", c.key, len(cs.Series), len(dimensions))
+	if len(cs.Series) != len(features.Forecast) {
+		return fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", c.key, len(cs.Series), len(features.Forecast))
 	}
 	for d, b := range cs.Series {
 		if b != nil && !p.addSeries(c, d).unpack(b) {

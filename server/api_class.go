@@ -71,10 +71,8 @@ func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 		known = known || f.Class == class
 	}
 	var wanted []seriesJSON
-	for i := range features.Dimensions {
-		if d := &features.Dimensions[i]; d.Forecast {
-			wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})
-		}
+	for _, d := range features.Forecast {
+		wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})
 	}
 	for _, x := range append(wanted, classSeries...) {
 		labels := map[string]string{"pool": p.Pool, "class": class}

@@ -90,7 +90,7 @@ type markJSON struct {
 // /api/v1/pools/{pool}/timeline?resource=kv&at=2026-11-16T09:00:00Z.
 func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	resource := cmp.Or(r.FormValue("resource"), riskOf(p).Binding, features.DimRequests)
-	if d, ok := features.DimensionByName(resource); !ok || !d.Forecast {
+	if features.ForecastIndex(resource) < 0 {
 		return nil, Problemf(http.StatusBadRequest, "resource is %q: it must be one of %s", resource, strings.Join(resourceNames(), ", "))
 	}
 	at, err := moment(r.FormValue("at"))
@@ -167,10 +167,8 @@ func moment(text string) (time.Time, error) {
 }
 
 func resourceNames() (names []string) {
-	for _, d := range features.Dimensions {
-		if d.Forecast {
-			names = append(names, d.Name)
-		}
+	for _, d := range features.Forecast {
+		names = append(names, d.Name)
 	}
 	return names
 }

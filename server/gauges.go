@@ -66,10 +66,8 @@ var families = append([]family{
 
 // demand is the demand of whole pools in the newest minute, with the names of the stored series.
 func demand() (out []family) {
-	for _, d := range features.Dimensions {
-		if d.Forecast {
-			out = append(out, family{d.Series, "gauge", d.Help})
-		}
+	for _, d := range features.Forecast {
+		out = append(out, family{d.Series, "gauge", d.Help})
 	}
 	return out
 }
@@ -191,9 +189,8 @@ func collectForecasts(pf *forecaster.PoolForecast, add add) {
 		labels := []string{"pool", f.Pool, "dimension", f.Dimension}
 		add("forewarm_forecast_fallback", boolean(f.Fallback), labels...)
 		add("forewarm_retry_load_ratio", pf.Factor(f.Dimension), labels...)
-		if d, _ := features.DimensionByName(f.Dimension); d.Forecast {
-			add(d.Series, f.Now.Mean, "class", f.Class, "pool", f.Pool)
-		}
+		d, _ := features.DimensionByName(f.Dimension)
+		add(d.Series, f.Now.Mean, "class", f.Class, "pool", f.Pool)
 		if covered := &f.Basis.Covered; covered.N >= forecaster.OriginsPerDay {
 			for _, l := range forecastQuantiles {
 				add("forewarm_forecast_coverage_ratio", float64(covered.Below[l]), append(labels, "level", level(l))...)

@@ -41,20 +41,16 @@ type Decisions interface {
 // Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
 // starts at from + i minutes, NaN if unknown. from is truncated to the minute. The slice is valid during the call.
 func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
-	return h.observed(ctx, from, to, false, fn)
+	return h.observed(ctx, from, to, features.Dimensions, fn)
 }
 
 // Demand is Observed for the dimensions that have forecasts.
 func (h History) Demand(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
-	return h.observed(ctx, from, to, true, fn)
+	return h.observed(ctx, from, to, features.Forecast, fn)
 }
 
-func (h History) observed(ctx context.Context, from, to time.Time, forecast bool, fn func(features.Key, string, []float64) error) error {
-	for i := range features.Dimensions {
-		d := &features.Dimensions[i]
-		if forecast && !d.Forecast {
-			continue
-		}
+func (h History) observed(ctx context.Context, from, to time.Time, of []features.Dimension, fn func(features.Key, string, []float64) error) error {
+	for _, d := range of {
 		if err := h.minutes(ctx, d.Series, from, to, func(l labels.Labels, values []float64) error { return fn(keyOf(l), d.Name, values) }); err != nil {
 			return err
 		}

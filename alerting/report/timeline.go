@@ -78,10 +78,7 @@ func mean(values []float64) (mean float64) {
 func (p *pool) timeline() *Timeline {
 	t := &Timeline{From: p.from, Minutes: p.binMinutes()}
 	tightest := p.tightest()
-	for _, d := range features.Dimensions {
-		if !d.Forecast {
-			continue
-		}
+	for _, d := range features.Forecast {
 		if r := p.resourceTimeline(d); value.Highest(r.Peak, r.P50) > 0 && d.Name == tightest {
 			t.Resources = slices.Insert(t.Resources, 0, r)
 		} else if value.Highest(r.Peak, r.P50) > 0 {

@@ -66,20 +66,10 @@ func (c *crowd) tick(t time.Time) []features.Window {
 	return c.windows
 }
 
-// forecastDimensions returns the number of dimensions that are forecast.
-func forecastDimensions() (n int) {
-	for _, d := range features.Dimensions {
-		if d.Forecast {
-			n++
-		}
-	}
-	return n
-}
-
 // forecasts measures pools of few and many classes: the time to learn and forecast a minute, and the memory of a class.
 func (b *bench) forecasts() (rows []row) {
 	const history, ticks = 75, 5
-	dims := forecastDimensions()
+	dims := len(features.Forecast)
 	var first, light float64
 	for _, classes := range []int{1250, 12_500} {
 		c, empty := newCrowd(classes), heap()
