@@ -24,7 +24,6 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	defer s.fresh.take(windows, tick.UnixMilli(), s.owns)
 	t := tick.UnixMilli()
 	if t <= s.stored {
-		s.counters.Repeated++
 		return nil
 	}
 	s.sweep(t)

@@ -119,29 +119,3 @@ func TestStoreDamaged(t *testing.T) {
 		_ = s.Close()
 	}
 }
-
-// TestStoreDeleted: files are deleted while the store runs. The next tick fails and names them. The store works again
-// from the tick after it.
-func TestStoreDeleted(t *testing.T) {
-	for name, want := range map[string][]string{"wal": {"1", "2", "7"}, "": {"7"}} {
-		dir := t.TempDir()
-		fillDirectory(t, dir)
-		s := openStore(t, config(dir))
-		path := filepath.Join(dir, "tsdb", name)
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
-		if err := tryTick(s, 6); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s is deleted: %v", path, err)
-		}
-		appendTick(t, s, 7)
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		s = openStore(t, config(dir))
-		if diff := cmp.Diff(want, ticksIn(t, s)); diff != "" {
-			t.Errorf("%s was deleted: %s", path, diff)
-		}
-		_ = s.Close()
-	}
-}

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	promstorage "github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -102,9 +101,9 @@ func (f *fresh) take(windows []features.Window, tick int64, owns func(features.K
 	maps.DeleteFunc(f.minutes, func(end int64, _ map[features.Key]classValues) bool { return end < tick-maxFreshAge.Milliseconds() })
 }
 
-// freshQuerier reads the minutes from mint to maxt, Unix ms.
+// freshQuerier reads the minutes from mint to maxt, Unix ms. It lists no names or values of labels.
 type freshQuerier struct {
-	promstorage.Querier // no-op: there is nothing to close
+	promstorage.Querier // no-op
 	of                  *fresh
 	mint, maxt          int64
 }
@@ -130,7 +129,7 @@ func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHin
 			s.Floats = append(s.Floats, promql.FPoint{T: end, F: v})
 		})
 	}
-	set := &freshSet{}
+	set := &freshSet{SeriesSet: promstorage.NoopSeriesSet()}
 	for _, s := range found {
 		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.Metric.Get(m.Name)) }) {
 			set.left = append(set.left, promql.NewStorageSeries(*s))
@@ -140,29 +139,10 @@ func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHin
 	return set
 }
 
-// LabelValues implements storage.LabelQuerier.
-func (q freshQuerier) LabelValues(ctx context.Context, name string, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	found := map[string]bool{}
-	for set := q.Select(ctx, false, nil, matchers...); set.Next(); {
-		if v := set.At().Labels().Get(name); v != "" {
-			found[v] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(found)), nil, nil
-}
-
-// LabelNames implements storage.LabelQuerier.
-func (q freshQuerier) LabelNames(ctx context.Context, _ *promstorage.LabelHints, matchers ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	found := map[string]bool{}
-	for set := q.Select(ctx, false, nil, matchers...); set.Next(); {
-		set.At().Labels().Range(func(l labels.Label) { found[l.Name] = true })
-	}
-	return slices.Sorted(maps.Keys(found)), nil, nil
-}
-
 type freshSet struct {
-	at   promstorage.Series
-	left []promstorage.Series
+	promstorage.SeriesSet // no-op: without errors and warnings
+	at                    promstorage.Series
+	left                  []promstorage.Series
 }
 
 func (s *freshSet) Next() bool {
@@ -173,6 +153,4 @@ func (s *freshSet) Next() bool {
 	return true
 }
 
-func (s *freshSet) At() promstorage.Series            { return s.at }
-func (s *freshSet) Err() error                        { return nil }
-func (s *freshSet) Warnings() annotations.Annotations { return nil }
+func (s *freshSet) At() promstorage.Series { return s.at }

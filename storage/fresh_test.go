@@ -50,19 +50,6 @@ func TestFreshMinutes(t *testing.T) {
 	if err != nil || len(got) != 3 || got[0] != 7 || got[1] != 7 || !math.IsNaN(got[2]) {
 		t.Errorf("the page reads %v, %v", got, err)
 	}
-	q, err := s.Queryable().Querier(0, math.MaxInt64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer q.Close()
-	classes, _, err := q.LabelValues(t.Context(), "class", nil, labels.MustNewMatcher(labels.MatchEqual, "pool", "p"))
-	if diff := cmp.Diff([]string{"*", "_other", "chat"}, classes); diff != "" || err != nil {
-		t.Errorf("classes before any minute settled: %v (-want +got):\n%s", err, diff)
-	}
-	names, _, err := q.LabelNames(t.Context(), nil)
-	if diff := cmp.Diff([]string{"__name__", "class", "pool"}, names); diff != "" || err != nil {
-		t.Errorf("label names: %v (-want +got):\n%s", err, diff)
-	}
 	tick(3, window("chat", 0, 360), window("rag", 0, 60), open("chat", 2, 1, 6))
 	want = map[string][]string{of("*"): {"1=7", "2=7", "3=6"}}
 	if diff := cmp.Diff(want, read(s.Queryable(), labels.MustNewMatcher(labels.MatchEqual, "class", "*"))); diff != "" {

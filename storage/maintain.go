@@ -109,11 +109,6 @@ func (s *Store) ready() error {
 		return err
 	}
 	if !s.suspect {
-		if path := s.deleted(); path != "" {
-			s.suspect = true
-			s.counters.Damaged++
-			return fmt.Errorf("%s was deleted while the daemon runs: the history is opened again without it", path)
-		}
 		return nil
 	}
 	if now := time.Now(); now.Before(s.retryAt) {
@@ -140,23 +135,6 @@ func (s *Store) ready() error {
 	s.suspect = false
 	s.log.Info("series are stored again", "ticks lost since the start", s.counters.LostTicks)
 	return nil
-}
-
-// deleted returns a directory of the TSDB that someone else deleted or emptied, or "". The TSDB itself notices it at
-// the next start only, when all later samples are lost.
-func (s *Store) deleted() string {
-	paths := []string{filepath.Join(s.dir, "wal")}
-	if len(s.maintaining) == 0 { // a compaction deletes blocks
-		for _, b := range s.db.Blocks() {
-			paths = append(paths, b.Dir())
-		}
-	}
-	for _, path := range paths {
-		if files, err := os.ReadDir(path); errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {
-			return path
-		}
-	}
-	return ""
 }
 
 func closed(db *tsdb.DB) (err error) {

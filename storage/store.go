@@ -34,11 +34,10 @@ type StoreCounters struct {
 	Appended  uint64
 	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
-	Repeated  uint64 // ticks that were stored before, as in a replay
 	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
 
 	Corruptions     uint64 // of the write-ahead log, truncated on opening
-	Damaged         uint64 // databases renamed on opening, or deleted under the daemon
+	Damaged         uint64 // databases renamed on opening
 	CompactFailures uint64 // failed attempts to compact; each is retried
 }
 
