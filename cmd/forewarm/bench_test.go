@@ -207,7 +207,7 @@ func (b *bench) jetstream() []row {
 	js, err := natsjs.New(conn)
 	b.check(err)
 	c := jetstream.DefaultConfig()
-	stream, err := jetstream.EnsureTelemetry(ctx, js, c)
+	stores, err := jetstream.Ensure(ctx, js, c)
 	b.check(err)
 	for _, m := range b.jsonMessages() {
 		_, err := js.PublishAsync("forewarm.telemetry.request.chat", m)
@@ -216,7 +216,7 @@ func (b *bench) jetstream() []row {
 	<-js.PublishAsyncComplete()
 	ref, us := b.compare(
 		func() time.Duration {
-			consumer, err := stream.OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{})
+			consumer, err := stores.Telemetry.OrderedConsumer(ctx, natsjs.OrderedConsumerConfig{})
 			b.check(err)
 			began := time.Now()
 			var wg sync.WaitGroup

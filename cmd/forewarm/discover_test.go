@@ -161,7 +161,7 @@ func TestDiscoverFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jetstream.EnsureTelemetry(t.Context(), js, permissions); err != nil { // as daemons do
+	if _, err := jetstream.Ensure(t.Context(), js, permissions); err != nil { // as daemons do
 		t.Fatal(err)
 	}
 	t.Setenv("FOREWARM_NATS_PASSWORD_FILE", testenv.WriteFile(t, filepath.Join(t.TempDir(), "password"), "secret"))

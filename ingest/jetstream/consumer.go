@@ -2,8 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
-	"github.com/forewarm/forewarm/internal/sleep"
 )
 
 // ConsumerConfig says what a [Consumer] reads.
@@ -26,10 +23,6 @@ type ConsumerConfig struct {
 	Start  uint64
 	Limits ingest.Limits
 	Log    *zap.Logger
-	// Missing, when set, makes the stream again after somebody deleted it. It is called on a goroutine of Run.
-	Missing func(ctx context.Context) error
-	// Inspect, when set, gives the faults of the stream, from the server's answer each second.
-	Inspect func(*jetstream.StreamInfo) []string
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
@@ -39,14 +32,13 @@ type Consumer struct {
 	cfg ConsumerConfig
 
 	// Owned by the goroutine that receives.
-	next    uint64 // sequence wanted next; 0 while anything will do
+	next    uint64    // sequence wanted next; 0 while anything will do
+	created time.Time // when the stream was
 	decoder codec.Decoder
 	warned  bool // that the stream keeps prompts
 
 	handled, last, lost atomic.Uint64 // sequences, and a count
 	opened              atomic.Bool
-	fault               atomic.Pointer[string]
-	messages            uint64 // of the stream, at the last look; owned by the goroutine that looks
 
 	injected chan ingest.Batch
 }
@@ -59,10 +51,9 @@ func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
 }
 
 const (
-	watchEvery   = time.Second // how often the state of the stream is looked up
-	sliceCount   = 8           // slices of batches that are filled or wait to be handled
-	sliceBatches = 32          // most batches of a slice
-	sliceRecords = 512         // a slice with so many records is handed over: about 180 KiB, still in the processor's cache
+	sliceCount   = 8   // slices of batches that are filled or wait to be handled
+	sliceBatches = 32  // most batches of a slice
+	sliceRecords = 512 // a slice with so many records is handed over: about 180 KiB, still in the processor's cache
 )
 
 // Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, sliceBatches at
@@ -76,11 +67,6 @@ func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) e
 	}
 	var work sync.WaitGroup
 	work.Go(func() { c.receive(ctx, free, ready) })
-	work.Go(func() {
-		for sleep.For(ctx, watchEvery) {
-			c.look(ctx)
-		}
-	})
 	defer func() {
 		stop()
 		for range ready { // until the receiver has ended
@@ -118,50 +104,15 @@ func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// look reads the state of the stream. Fetched messages only have the state of their time.
-func (c *Consumer) look(ctx context.Context) {
-	if !c.js.Conn().IsConnected() {
-		return // Fault reports that
+// Saw tells c how far the stream is now. Fetched messages only have the state of their time.
+func (c *Consumer) Saw(s jetstream.StreamState) {
+	if c.opened.Load() {
+		c.last.Store(s.LastSeq)
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	stream, err := c.js.Stream(ctx, c.cfg.Stream)
-	fault := ""
-	switch {
-	case err != nil:
-		fault = fmt.Sprintf("stream %s: %v", c.cfg.Stream, Denied(c.js.Conn(), err))
-	case c.cfg.Inspect != nil:
-		fault = strings.Join(c.cfg.Inspect(stream.CachedInfo()), "; ")
-	}
-	if err == nil && c.opened.Load() {
-		state := stream.CachedInfo().State
-		c.last.Store(state.LastSeq)
-		if state.Msgs == 0 && c.messages > 0 {
-			c.cfg.Log.Error("the telemetry stream was purged: what was not read yet is lost, and a restart has nothing to replay. See who may purge streams", zap.String("stream", c.cfg.Stream))
-		}
-		c.messages = state.Msgs
-	}
-	if before := c.Fault(); fault != before && fault != "" {
-		c.cfg.Log.Warn("something is wrong with the telemetry stream", zap.String("fault", fault))
-	} else if fault != before {
-		c.cfg.Log.Info("the telemetry stream is as it should be", zap.String("was", before))
-	}
-	c.fault.Store(&fault)
 }
 
-// Fault is what is wrong with the stream, at most watchEvery ago; "" for nothing.
-func (c *Consumer) Fault() string {
-	if !c.js.Conn().IsConnected() {
-		return "it cannot be seen without a connection"
-	}
-	if f := c.fault.Load(); f != nil {
-		return *f
-	}
-	return ""
-}
-
-// Pending is how many messages of the stream are not handled yet, fetched and decoded ones included: at most watchEvery
-// old while connected, and as last known otherwise. ok is false before the stream was seen first.
+// Pending is how many messages of the stream are not handled yet, fetched and decoded ones included, as last known. ok
+// is false before the stream was seen first.
 func (c *Consumer) Pending() (messages uint64, ok bool) {
 	last, handled := c.last.Load(), c.handled.Load()
 	return max(last, handled) - handled, c.opened.Load()

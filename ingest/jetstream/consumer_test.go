@@ -118,12 +118,11 @@ func TestPendingCountsNewMessages(t *testing.T) {
 		for i := range 5 {
 			publish(t, js, "forewarm.telemetry.request.p.c", numbered(1+i))
 		}
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-			if n, ok := consumer.Pending(); ok && n == 6 {
-				return errEnough
-			}
+		consumer.Saw(Inspect(testContext(t), js, c).Telemetry.State)
+		if n, ok := consumer.Pending(); !ok || n != 6 {
+			return fmt.Errorf("%d, %t", n, ok)
 		}
-		return errors.New("new messages are not counted")
+		return errEnough
 	}))
 	if !errors.Is(err, errEnough) {
 		n, _ := consumer.Pending()

@@ -92,14 +92,7 @@ func TestStreamIsRecreated(t *testing.T) {
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(2))
-	cfg := consumerOf(js, c, 1)
-	recreated := make(chan struct{}, 1)
-	cfg.Missing = func(ctx context.Context) error {
-		_, err := EnsureTelemetry(ctx, js, c)
-		recreated <- struct{}{}
-		return err
-	}
-	consumer := NewConsumer(js, cfg)
+	consumer := NewConsumer(js, consumerOf(js, c, 1))
 	var ids []string
 	if err := consumer.Run(testContext(t), each(func(b *ingest.Batch) error {
 		ids = append(ids, b.Requests[0].ID)
@@ -108,15 +101,17 @@ func TestStreamIsRecreated(t *testing.T) {
 			if err := js.DeleteStream(testContext(t), c.Stream.Name); err != nil {
 				return err
 			}
-			go func() {
-				<-recreated
-				publish(t, js, "forewarm.telemetry.request.p.c", numbered(3))
-			}()
-		case 3:
+			if made := Inspect(testContext(t), js, c).Made; len(made) != 1 || made[0] != c.Stream.Name {
+				t.Errorf("made %v again", made)
+			}
+			for i := range 3 { // the new stream is as long as the old one was, and longer
+				publish(t, js, "forewarm.telemetry.request.p.c", numbered(3+i))
+			}
+		case 5:
 			return errEnough
 		}
 		return nil
-	})); !errors.Is(err, errEnough) || strings.Join(ids, " ") != "1 2 3" {
+	})); !errors.Is(err, errEnough) || strings.Join(ids, " ") != "1 2 3 4 5" {
 		t.Errorf("read %v, %v", ids, err)
 	}
 }
@@ -170,23 +165,23 @@ func TestBrokenServer(t *testing.T) {
 	}
 }
 
-func TestTelemetryFaults(t *testing.T) {
+func TestFaults(t *testing.T) {
 	now := time.Now()
 	c := DefaultConfig()
 	c.Stream.Replicas = 3
 	info := jetstream.StreamInfo{
 		TimeStamp: now.Add(-time.Minute),
-		Config:    jetstream.StreamConfig{Name: "T", Replicas: 1, Discard: jetstream.DiscardNew, MaxBytes: 1},
+		Config:    jetstream.StreamConfig{Name: c.Stream.Name, Replicas: 1, Discard: jetstream.DiscardNew, MaxBytes: 1},
 		Cluster:   &jetstream.ClusterInfo{Replicas: []*jetstream.PeerInfo{{Name: "n2", Offline: true}, {Name: "n3", Current: true}}},
 	}
-	got := strings.Join(TelemetryFaults(&info, &c, now), "\n")
+	got := strings.Join(faultsOf(&info, &c, now), "\n")
 	for _, want := range []string{"1 of the 3 copies", "on n2 is offline", "refuses new messages", "is -1m0s from"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: "T", Replicas: 3}}
-	if got := TelemetryFaults(&info, &c, now); strings.Join(got, "") != "" {
+	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: c.Stream.Name, Replicas: 3}}
+	if got := faultsOf(&info, &c, now); strings.Join(got, "") != "" {
 		t.Errorf("a healthy stream: %v", got)
 	}
 }

@@ -51,7 +51,7 @@ func connect(t *testing.T, c Config, e *Embedded) jetstream.JetStream {
 }
 
 func telemetry(t *testing.T, js jetstream.JetStream, c Config) jetstream.Stream {
-	return must(EnsureTelemetry(testContext(t), js, c))
+	return must(Ensure(testContext(t), js, c)).Telemetry
 }
 
 func publish(t *testing.T, js jetstream.JetStream, subject string, data []byte, headers ...string) {

@@ -14,48 +14,54 @@ import (
 // longer agree: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
-// Inspect looks at all streams but that of telemetry. Those that were deleted it makes again, empty, and gives their
-// names. Of the others it gives the faults, and what to do. The error is of streams that cannot be read or made.
-func Inspect(ctx context.Context, js jetstream.JetStream, c Config, now time.Time) (made, faults []string, err error) {
-	var missing []string
-	for _, name := range c.others() {
-		s, e := js.Stream(ctx, name)
+// Seen is what [Inspect] found.
+type Seen struct {
+	Telemetry *jetstream.StreamInfo // of now; nil when it cannot be read
+	Made      []string              // streams that were deleted, and are made again, empty
+	Faults    []string              // what is wrong, and what to do
+}
+
+// Inspect looks at all streams. Those that were deleted it makes again.
+func Inspect(ctx context.Context, js jetstream.JetStream, c Config) (seen Seen) {
+	wanted := c.streams()
+	for _, name := range c.buckets() {
+		wanted = append(wanted, jetstream.StreamConfig{Name: name})
+	}
+	for i, want := range wanted {
+		s, err := find(ctx, js, want)
 		switch {
-		case errors.Is(e, jetstream.ErrStreamNotFound):
-			missing = append(missing, name)
-		case e != nil:
-			err = errors.Join(err, fmt.Errorf("stream %s: %w", name, Denied(js.Conn(), e)))
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			seen.Made = append(seen.Made, want.Name)
+		case err != nil:
+			seen.Faults = append(seen.Faults, fmt.Sprintf("stream %s: %v", want.Name, Denied(js.Conn(), err)))
 		default:
-			faults = append(faults, faultsOf(s.CachedInfo(), &c)...)
-			if short := tooShort(s.CachedInfo(), &c, now); name == c.Decisions() && short != "" {
-				faults = append(faults, short)
+			seen.Faults = append(seen.Faults, faultsOf(s.CachedInfo(), &c, time.Now())...)
+			if i == 0 {
+				seen.Telemetry = s.CachedInfo()
 			}
 		}
-	}
-	if len(missing) > 0 {
-		err = errors.Join(err, new(Stores).ensureOthers(ctx, js, c))
-	}
-	for _, name := range missing {
-		if _, e := js.Stream(ctx, name); e == nil { // not a user's stream with another name
-			made = append(made, name)
+		if ctx.Err() != nil {
+			return seen
 		}
 	}
-	return made, faults, err
+	if len(seen.Made) == 0 {
+		return seen
+	}
+	stores, err := Ensure(ctx, js, c)
+	if err != nil {
+		seen.Made, seen.Faults = nil, append(seen.Faults, err.Error())
+		return seen
+	}
+	seen.Telemetry = stores.Telemetry.CachedInfo()
+	return seen
 }
 
-// TelemetryFaults gives what is wrong with the stream of telemetry, and with the clock of the server, whose answer came
-// at now, and what to do.
-func TelemetryFaults(info *jetstream.StreamInfo, c *Config, now time.Time) []string {
-	out := faultsOf(info, c)
-	if skew := info.TimeStamp.Sub(now); !info.TimeStamp.IsZero() && skew.Abs() > maxSkew {
+// faultsOf gives what is wrong with a stream, or with the clock of the server that answered now, and what to do.
+func faultsOf(info *jetstream.StreamInfo, c *Config, now time.Time) (out []string) {
+	name := info.Config.Name
+	if skew := info.TimeStamp.Sub(now); name == c.Telemetry() && skew.Abs() > maxSkew {
 		out = append(out, fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second)))
 	}
-	return out
-}
-
-// faultsOf gives what is wrong with a stream, and what to do.
-func faultsOf(info *jetstream.StreamInfo, c *Config) (out []string) {
-	name := info.Config.Name
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
 		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
 	}
@@ -69,17 +75,12 @@ func faultsOf(info *jetstream.StreamInfo, c *Config) (out []string) {
 	if info.Config.Discard == jetstream.DiscardNew && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
 		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
 	}
-	return out
-}
-
-// tooShort reports that the log of decisions is full and younger than max_age; "" when it is not.
-func tooShort(info *jetstream.StreamInfo, c *Config, now time.Time) string {
-	reach := now.Sub(info.State.FirstTime)
-	if most := info.Config.MaxBytes; most <= 0 || int64(info.State.Bytes) < most/10*9 || reach >= c.Kept.MaxAge {
-		return ""
+	reach, most := now.Sub(info.State.FirstTime), info.Config.MaxBytes
+	if name == c.Decisions() && most > 0 && int64(info.State.Bytes) >= most/10*9 && reach < c.Kept.MaxAge {
+		out = append(out, fmt.Sprintf("the stream %s is full with the decisions and notices of %s, and nats.decisions.max_age asks for %s: the oldest go, and with them what was not delivered; raise nats.decisions.max_bytes, which is %d MiB",
+			name, reach.Round(time.Minute), c.Kept.MaxAge, most>>20))
 	}
-	return fmt.Sprintf("the stream %s is full with the decisions and notices of %s, and nats.decisions.max_age asks for %s: the oldest go, and with them what was not delivered; raise nats.decisions.max_bytes, which is %d MiB",
-		info.Config.Name, reach.Round(time.Minute), c.Kept.MaxAge, info.Config.MaxBytes>>20)
+	return out
 }
 
 // Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full

@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/textproto"
 	"slices"
@@ -133,20 +132,15 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	stream, err := c.js.Stream(ctx, c.cfg.Stream)
-	missing := errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Missing != nil
-	if missing {
-		if err = c.cfg.Missing(ctx); err == nil {
-			stream, err = c.js.Stream(ctx, c.cfg.Stream)
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
-	state := stream.CachedInfo().State
+	state, created := stream.CachedInfo().State, stream.CachedInfo().Created
 	end := state.LastSeq + 1
-	if missing {
-		end = 1 // a new stream may have messages already
+	if !c.created.IsZero() && !created.Equal(c.created) {
+		end = 1 // it was deleted, and the new one may have messages already
 	}
+	c.created = created
 	if c.next > end {
 		c.gap(end)
 		c.next = end

@@ -44,7 +44,11 @@ func (c *Config) DaemonRights() Rights {
 	if len(c.Relayed(nil)) > 0 {
 		publish = append(publish, inboxes) // of publishers that wait for an acknowledgement
 	}
-	for _, stream := range append([]string{c.Telemetry()}, c.others()...) {
+	var streams []string
+	for _, s := range c.streams() {
+		streams = append(streams, s.Name)
+	}
+	for _, stream := range append(streams, c.buckets()...) {
 		publish = append(publish, apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.CREATE."+stream, apiPrefix+"STREAM.UPDATE."+stream)
 	}
 	for _, stream := range readers {

@@ -102,16 +102,16 @@ func TestSourceOfAnotherStream(t *testing.T) {
 	}
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
 	fix := []string{"stream FOREWARM_TELEMETRY", "dynamo.request_trace.v1 belongs to the stream DYNAMO", "nats stream edit DYNAMO", "forewarm.telemetry.>,forewarm.prescale.ack.>"}
-	_, err := EnsureTelemetry(ctx, js, c)
+	_, err := Ensure(ctx, js, c)
 	wantError(t, err, fix...)
 
 	c.Sources = nil
 	telemetry(t, js, c)
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
-	_, err = EnsureTelemetry(ctx, js, c) // the same error if the telemetry stream exists already
+	_, err = Ensure(ctx, js, c) // the same error if the telemetry stream exists already
 	wantError(t, err, fix...)
 
 	c.Stream.Name = "DYNAMO" // only the first half of the remedy
-	_, err = EnsureTelemetry(ctx, js, c)
+	_, err = Ensure(ctx, js, c)
 	wantError(t, err, "DYNAMO", "no subject that covers forewarm.telemetry.>")
 }

@@ -25,20 +25,34 @@ const (
 	objectStream, valueStream = "OBJ_", "KV_" // and the name of a bucket: its stream
 )
 
-// EnsureTelemetry makes the telemetry stream, or finds the one that holds its subjects already, whatever its name.
-func EnsureTelemetry(ctx context.Context, js jetstream.JetStream, c Config) (jetstream.Stream, error) {
-	subjects := []string{c.Inner() + ".telemetry.>", c.Inner() + ".prescale.ack.>"}
+// streams are the streams of messages, that of telemetry first.
+func (c *Config) streams() []jetstream.StreamConfig {
+	telemetry := []string{c.Inner() + ".telemetry.>", c.Inner() + ".prescale.ack.>"}
 	for _, s := range c.Sources {
 		if !c.relays(s) {
-			subjects = append(subjects, s.Subject)
+			telemetry = append(telemetry, s.Subject)
 		}
 	}
-	return ensure(ctx, js, c, jetstream.StreamConfig{
+	return []jetstream.StreamConfig{{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
-		Subjects: subjects,
-		MaxAge:   c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes,
-		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
-	})
+		Subjects: telemetry, MaxAge: c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Duplicates: min(10*time.Minute, c.Stream.MaxAge),
+	}, {
+		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
+		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
+		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
+	}, {
+		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
+		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
+	}, {
+		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
+		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
+		AllowAtomicPublish: true, AllowMsgTTL: true,
+	}}
+}
+
+// buckets are the streams of the buckets.
+func (c *Config) buckets() []string {
+	return []string{objectStream + c.State(), valueStream + c.Deliveries()}
 }
 
 // Stores is what a daemon keeps in JetStream.
@@ -62,57 +76,35 @@ func (c *Config) Join(ctx context.Context, conn *nats.Conn, warn func(error)) (j
 	return js, s, err
 }
 
-// Ensure makes or finds all streams and buckets.
+// Ensure makes all streams and buckets, or finds them: a stream by its name, or as the one that holds its subjects already.
 func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, err error) {
-	if s.Telemetry, err = EnsureTelemetry(ctx, js, c); err == nil {
-		err = s.ensureOthers(ctx, js, c)
-	}
-	return s, err
-}
-
-// others are the streams beside that of telemetry, those of buckets included.
-func (c *Config) others() []string {
-	return []string{SignalsStream, ForecastsStream, c.Decisions(), objectStream + c.State(), valueStream + c.Deliveries()}
-}
-
-// ensureOthers makes or finds them.
-func (s *Stores) ensureOthers(ctx context.Context, js jetstream.JetStream, c Config) error {
-	for _, want := range [...]jetstream.StreamConfig{{
-		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
-		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
-		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
-	}, {
-		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
-		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
-	}, {
-		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
-		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
-		AllowAtomicPublish: true, AllowMsgTTL: true,
-	}} {
+	for _, want := range c.streams() {
 		made, err := ensure(ctx, js, c, want)
 		if err == nil && want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
 			err = fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", want.Name, js.Conn().ConnectedServerVersion())
 		}
 		if err != nil {
-			return err
+			return s, err
+		}
+		if s.Telemetry == nil {
+			s.Telemetry = made
 		}
 	}
-	var err error
 	name := c.State()
 	if s.State, err = js.ObjectStore(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
+		return s, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
 	}
 	name = c.Deliveries()
 	if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
+		return s, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
 	}
-	return nil
+	return s, nil
 }
 
 // madeBy marks the streams that Forewarm made, which alone it may change.
@@ -178,10 +170,10 @@ func taken(ctx context.Context, js jetstream.JetStream, want jetstream.StreamCon
 	return errors.New("another stream has one of its subjects; nats stream ls says which")
 }
 
-// find gives the stream of that name, or else the one that holds its first subject.
+// find gives the stream of that name, or else the one that holds its first subject, if it has any.
 func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) || len(want.Subjects) == 0 {
 		return stream, err
 	}
 	name, err := js.StreamNameBySubject(ctx, want.Subjects[0])

@@ -88,15 +88,16 @@ func TestStreamsOfUsers(t *testing.T) {
 			ctx := testContext(t)
 			c, js := testServer(t)
 			tc.stream.Description = "a user's"
+			tc.stream.AllowAtomicPublish = true // "forewarm.>" covers decisions, too
 			if _, err := js.CreateStream(ctx, tc.stream); err != nil {
 				t.Fatal(err)
 			}
-			got, err := EnsureTelemetry(ctx, js, c)
+			got, err := Ensure(ctx, js, c)
 			if len(tc.want) > 0 {
 				wantError(t, err, tc.want...)
 			} else if err != nil {
 				t.Fatal(err)
-			} else if name := got.CachedInfo().Config.Name; name != tc.stream.Name {
+			} else if name := got.Telemetry.CachedInfo().Config.Name; name != tc.stream.Name {
 				t.Errorf("uses %s, want %s", name, tc.stream.Name)
 			}
 			after := must(js.Stream(ctx, tc.stream.Name))
@@ -111,7 +112,7 @@ func TestStreamsOfUsers(t *testing.T) {
 func TestTooManyCopies(t *testing.T) {
 	c, js := testServer(t)
 	c.Stream.Replicas = 3
-	if _, err := EnsureTelemetry(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "nats.stream.replicas asks for 3 copies") {
+	if _, err := Ensure(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "nats.stream.replicas asks for 3 copies") {
 		t.Error(err)
 	}
 }

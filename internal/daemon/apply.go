@@ -28,9 +28,6 @@ func (d *Daemon) consume(ctx context.Context) error {
 
 // tick publishes the watermarks until ctx ends.
 func (d *Daemon) tick(ctx context.Context) error {
-	if s, err := d.js.Stream(ctx, d.stream.Load().Config.Name); err == nil { // on an error inspectStream sets the clock first
-		d.ticker.Sync(s.CachedInfo().TimeStamp)
-	}
 	return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
 }
 

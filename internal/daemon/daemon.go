@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +226,7 @@ func (d *Daemon) Status() server.Status {
 	s := d.status
 	s.Storage, _ = d.writeTrouble(troubleStreams)
 	s.Refused = d.refusedText(time.Now())
-	logFault := d.failedWrites[troubleStreams].err
+	s.Stream = d.failedWrites[troubleStreams].err
 	d.mu.Unlock()
 	if d.reloadRefused != nil {
 		if refused := d.reloadRefused.Load(); refused != nil {
@@ -241,6 +240,7 @@ func (d *Daemon) Status() server.Status {
 	s.Connected = d.conn.IsConnected()
 	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())
 	if !s.Connected {
+		s.Stream = "it cannot be seen without a connection"
 		s.Connection = "not connected; it is tried again: see that the NATS server runs and can be reached"
 	}
 	if d.embedded != nil {
@@ -250,7 +250,6 @@ func (d *Daemon) Status() server.Status {
 		s.Connection += ", partition " + d.cfg.NATS.Partition
 	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
-	s.Stream = strings.Trim(d.consumer.Fault()+"; "+logFault, "; ")
 	return s
 }
 

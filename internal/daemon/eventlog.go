@@ -11,43 +11,72 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/storage"
 )
 
-// inspectStream returns the faults of the telemetry stream, and sets the ticker to the server's clock. It runs every
-// second.
-func (d *Daemon) inspectStream(info *natsjs.StreamInfo) []string {
-	if d.ticker != nil {
-		d.ticker.Sync(info.TimeStamp)
-	}
-	faults := jetstream.TelemetryFaults(info, &d.cfg.NATS, time.Now())
-	if d.embedded == nil || d.roomForStream() != nil {
-		return faults // storage reports a full disk
-	}
-	if free, err := storage.Free(d.cfg.StreamDir()); err == nil {
-		if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(info.State.Bytes), free); room != "" {
-			faults = append(faults, room)
+const (
+	inspectEvery   = 2 * time.Second
+	inspectTimeout = 5 * time.Second
+)
+
+// watchStreams inspects the streams until ctx ends.
+func (d *Daemon) watchStreams(ctx context.Context) error {
+	for {
+		if d.conn.IsConnected() {
+			d.inspect(ctx)
+		}
+		if !sleep.For(ctx, inspectEvery) {
+			return nil
 		}
 	}
-	return faults
 }
 
-// inspectLog creates deleted streams again, checks all, and whether the log of decisions covers the retention.
-func (d *Daemon) inspectLog(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+// inspect makes deleted streams again, notes the faults of all, and sets the ticker to the server's clock.
+func (d *Daemon) inspect(daemon context.Context) {
+	ctx, cancel := context.WithTimeout(daemon, inspectTimeout)
 	defer cancel()
-	made, faults, err := jetstream.Inspect(ctx, d.js, d.cfg.NATS, now)
-	if len(made) > 0 {
-		d.log.Error("streams were deleted. They are created again, empty. Check who may delete streams", zap.Strings("streams", made))
+	seen := jetstream.Inspect(ctx, d.js, d.cfg.NATS)
+	if daemon.Err() != nil {
+		return
 	}
-	if err != nil {
-		faults = append(faults, oneLine(err))
+	if len(seen.Made) > 0 {
+		d.log.Error("streams were deleted. They are created again, empty, and what was not read of them is lost. Check who may delete streams", zap.Strings("streams", seen.Made))
+	}
+	faults := seen.Faults
+	if info := seen.Telemetry; info != nil {
+		if d.ticker != nil {
+			d.ticker.Sync(info.TimeStamp)
+		}
+		d.consumer.Saw(info.State)
+		switch before := d.stream.Load(); {
+		case info.Config.Name != before.Config.Name:
+			faults = append(faults, fmt.Sprintf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before.Config.Name, info.Config.Name))
+		case !info.Created.Equal(before.Created):
+			d.stream.Store(info)
+		}
+		faults = append(faults, d.roomFor(info)...)
 	}
 	var fault error
 	if len(faults) > 0 {
 		fault = errors.New(strings.Join(faults, "; "))
 	}
 	d.noteWrite(troubleStreams, fault)
+}
+
+// roomFor reports that the embedded server's disk is too small for its streams. A full one is reported as storage.
+func (d *Daemon) roomFor(telemetry *natsjs.StreamInfo) []string {
+	if d.embedded == nil || d.roomForStream() != nil {
+		return nil
+	}
+	free, err := storage.Free(d.cfg.StreamDir())
+	if err != nil {
+		return nil
+	}
+	if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(telemetry.State.Bytes), free); room != "" {
+		return []string{room}
+	}
+	return nil
 }
 
 // roomForStream returns an error if the disk of the embedded server is full.
@@ -90,19 +119,4 @@ func (d *Daemon) watchEmbedded(ctx context.Context) error {
 // either.
 func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
 	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
-}
-
-// remakeStream creates a deleted telemetry stream again. The state continues with it.
-func (d *Daemon) remakeStream(ctx context.Context) error {
-	stream, err := jetstream.EnsureTelemetry(ctx, d.js, d.cfg.NATS)
-	if err != nil {
-		return err
-	}
-	info, before := stream.CachedInfo(), d.stream.Load().Config.Name
-	if info.Config.Name != before {
-		return fmt.Errorf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before, info.Config.Name)
-	}
-	d.log.Error("the telemetry stream was deleted. It is created again, empty; its unread messages are lost. Check who may delete streams", zap.String("stream", before))
-	d.stream.Store(info)
-	return nil
 }

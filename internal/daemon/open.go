@@ -131,7 +131,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start,
-		Limits: ingest.DefaultLimits(), Log: d.log, Missing: d.remakeStream, Inspect: d.inspectStream,
+		Limits: ingest.DefaultLimits(), Log: d.log,
 	})
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
@@ -144,7 +144,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
-	d.sources = append(d.sources, d.consume, d.relay.Run)
+	d.sources = append(d.sources, d.consume, d.watchStreams, d.relay.Run)
 	return d.openListener()
 }
 

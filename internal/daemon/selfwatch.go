@@ -40,7 +40,6 @@ func (d *Daemon) watchSelf(ctx context.Context) error {
 			return nil
 		case now := <-ticker.C:
 			d.checkSelf(w, now)
-			d.inspectLog(ctx, now)
 		}
 	}
 }

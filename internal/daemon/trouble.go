@@ -25,8 +25,8 @@ type failedWrite struct {
 const (
 	// troubleRemote is remote write. It does not depend on the local disk.
 	troubleRemote = "remote write"
-	// troubleStreams are the streams other than telemetry.
-	troubleStreams = "streams of decisions and states"
+	// troubleStreams are the faults of streams.
+	troubleStreams = "streams"
 )
 
 // noteWrite records whether the last write of a part succeeded.
