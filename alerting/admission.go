@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 // AdmissionLimit is the rate limit of one class that lets the classes above it keep their objective.
@@ -57,13 +56,13 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 		return nil
 	}
 	var list []classDemand
-	margin := p.margin(b)
+	share := p.together(b)
 	for i := range p.in.Forecast.Classes { // ordered by class
 		f := &p.in.Forecast.Classes[i]
 		if n := len(list); n == 0 || list[n-1].class != f.Class {
 			list = append(list, classDemand{class: f.Class})
 		}
-		a, demand := &list[len(list)-1], p.provided(f, margin)
+		a, demand := &list[len(list)-1], share*largest(f, p.tau, minutes(p.lead))
 		if f.Dimension == b.evidence.Dimension {
 			a.demand = demand
 		}
@@ -74,28 +73,19 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), cfg.Priorities)
 }
 
-// margin is the distance from the median to the decision quantile of the pool's total, divided by the sum of these
-// distances of its classes. It is below 1 because not all classes are high at once; 1 if unknown.
-func (p *plan) margin(b *resource) float64 {
+// together is the pool's demand at the decision quantile, divided by the sum of its classes' demands at it. It is below
+// 1 because not all classes are high at once; 1 if unknown.
+func (p *plan) together(b *resource) float64 {
 	sum := 0.
 	for i := range p.in.Forecast.Classes {
 		if f := &p.in.Forecast.Classes[i]; f.Dimension == b.evidence.Dimension {
-			sum += p.provided(f, 1) - p.provided(f, 0)
+			sum += largest(f, p.tau, minutes(p.lead))
 		}
 	}
 	if !(sum > 0) {
 		return 1
 	}
-	return min((p.provided(b.forecast, 1)-p.provided(b.forecast, 0))/sum, 1)
-}
-
-// provided is the largest demand of f in the minutes of the lead time: the median plus margin times the distance to the
-// decision quantile. 0 if unknown.
-func (p *plan) provided(f *forecaster.Forecast, margin float64) float64 {
-	n := minutes(p.lead)
-	middle := largest(f, 0.5, n)
-	high := largest(f, p.tau, n)
-	return middle + margin*max(high-middle, 0)
+	return min(largest(b.forecast, p.tau, minutes(p.lead))/sum, 1)
 }
 
 // shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last,

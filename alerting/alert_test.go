@@ -275,14 +275,3 @@ func TestAlertTrackerMode(t *testing.T) {
 		}
 	}
 }
-
-func TestRunbook(t *testing.T) {
-	for url, want := range map[string]string{
-		"": "", "https://example.org/runbooks/": "https://example.org/runbooks/ForewarmRetryStorm",
-		"https://example.org/{alert}.md#top": "https://example.org/ForewarmRetryStorm.md#top",
-	} {
-		if got := Runbook(url, RetryStorm); got != want {
-			t.Errorf("%q gives %q", url, got)
-		}
-	}
-}

@@ -113,8 +113,8 @@ func (b *conditions) add(name AlertName, resource string, w alertText) *Conditio
 	for key, text := range map[string]string{"summary": w.Summary, "description": w.Description, "action": w.Action} {
 		c.Annotations[key] = zoneOnce(text)
 	}
-	if runbook := Runbook(b.cfg.RunbookURL, name); runbook != "" {
-		c.Annotations["runbook_url"] = runbook
+	if b.cfg.RunbookURL != "" {
+		c.Annotations["runbook_url"] = strings.ReplaceAll(b.cfg.RunbookURL, "{alert}", string(name))
 	}
 	b.all = append(b.all, c)
 	return &b.all[len(b.all)-1]
@@ -172,9 +172,6 @@ func (b *conditions) saturation() {
 		c := add(SaturationAhead, ahead, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
 		c.Fading = c.Fading || len(late) > 0
-		if d.WarnFrom > 0 {
-			c.Annotations["warning_threshold"] = d.threshold()
-		}
 	}
 	switch blocked := d.Needed > d.Limit; {
 	case blocked && len(likely) > 0:
@@ -184,14 +181,8 @@ func (b *conditions) saturation() {
 		}
 		add(AtCapacityLimit, likely, soon, end, d.advice(help))
 	case !blocked && len(late) > 0:
-		action := capitalise(help + ".")
-		switch total := d.reportedReplicas(); {
-		case d.Desired > total && d.byHand():
-			action = d.advice(help) + " " + action
-		case d.overdue() && (d.Desired > total || d.Pending > 0):
-			action = d.advice(help)
-		}
-		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", action, fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
+		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
+			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
 		c.Immediate = late[0].Probability >= sureProbability
 	}
 }
@@ -205,15 +196,11 @@ func (b *conditions) poolLimits() {
 		if text == "" {
 			continue
 		}
-		likely, exceeded := "", l.Demand > l.PerReplica
-		if !exceeded && l.Probability >= limitProbability {
-			likely = fmt.Sprintf("That is %s likely by %s.", likelihood(l.Probability), clock(b.Tick.Add(window)))
-		}
 		b.add(AtCapacityLimit, l.Dimension, alertText{
 			Summary:     text,
-			Description: joinSentences(likely, fmt.Sprintf("Demand is %s of the limit. More replicas do not help.", percent(l.Demand/l.PerReplica))),
+			Description: fmt.Sprintf("Demand is %s of the limit. More replicas do not help.", percent(l.Demand/l.PerReplica)),
 			Action:      fmt.Sprintf("Raise the quota and then %s, or throttle requests.", l.Dimension),
-		}).Fading = !exceeded && l.Probability < limitProbability
+		}).Fading = l.Demand <= l.PerReplica && l.Probability < limitProbability
 	}
 }
 
@@ -283,22 +270,10 @@ func (b *conditions) reserve() {
 	if text == "" {
 		return
 	}
-	action := "Wait. If the replicas are late, see why they do not start."
-	if d.Needed > d.Limit || d.Desired <= d.Ready || d.byHand() || d.overdue() {
-		action = d.advice("accept that a failure overloads the pool")
-	}
 	b.add(BelowReserve, d.Binding, alertText{
-		Summary:     "too few " + d.role() + "replicas if " + failures(d.Reserves.Failure),
-		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: action,
+		Summary:     "a failure of " + d.replicasText(d.Reserves.Failure) + " would overload it",
+		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: d.advice("accept that a failure overloads the pool"),
 	}.with(d.assumptionSentence()))
-}
-
-// failures is the clause that n replicas fail.
-func failures(n int) string {
-	if n > 1 {
-		return fmt.Sprintf("%d fail", n)
-	}
-	return "one fails"
 }
 
 // BelowReserve reports whether the pool serves its demand now, but would not after the failure it reserves for.
@@ -314,16 +289,7 @@ func (d *Decision) belowReserve() string {
 	if takes > d.Ready || takes <= left {
 		return ""
 	}
-	rest := "none is left"
-	if left > 0 {
-		rest = "the rest is overloaded"
-	}
-	return fmt.Sprintf("demand needs %d of %d ready %sreplicas: if %s, %s", takes, d.Ready, d.role(), failures(d.Reserves.Failure), rest)
-}
-
-// threshold describes the warning threshold, for people.
-func (d *Decision) threshold() string {
-	return fmt.Sprintf("A warning begins at a chance of %s within %s.", percent(d.WarnFrom), span(forecaster.WarningWindow(d.Lead)))
+	return fmt.Sprintf("demand needs %d of %s, and after a failure of %d there would be %d", takes, d.replicasText(d.Ready), d.Reserves.Failure, left)
 }
 
 // late reports whether a saturation comes, at the median, before a replica requested now can be ready.
@@ -356,14 +322,6 @@ func (b *conditions) poorForecast() {
 			24*int(covered.N/forecaster.OriginsPerDay), percent(1-below))
 		b.add(ForecastDegraded, f.Dimension, poor)
 	}
-}
-
-// Runbook is the URL of an alert's runbook. The alert's name replaces {alert} in url, or is appended. "" without a url.
-func Runbook(url string, name AlertName) string {
-	if url == "" || strings.Contains(url, "{alert}") {
-		return strings.ReplaceAll(url, "{alert}", string(name))
-	}
-	return url + string(name)
 }
 
 // reportedReplicas is the number of ready and pending replicas, without those that do not report yet.

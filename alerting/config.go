@@ -27,7 +27,7 @@ type Config struct {
 	AlertProbability   float64 `yaml:"alert_probability"`   // of saturation within the lead window, to raise a page
 	WarningProbability float64 `yaml:"warning_probability"` // of saturation within the warm-up lag and 15 minutes, to raise a warning
 
-	RunbookURL   string `yaml:"runbook_url"`   // the alert's name replaces {alert}, or is appended; "" leaves the annotation out
+	RunbookURL   string `yaml:"runbook_url"`   // the alert's name replaces {alert}; "" leaves the annotation out
 	DashboardURL string `yaml:"dashboard_url"` // the pool replaces {pool}; "" leaves the annotation out
 }
 

@@ -3,7 +3,6 @@ package alerting
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -61,7 +60,7 @@ type Decision struct {
 	Expires  time.Time `json:"expires_at" cbor:"13,keyasint"`
 
 	Binding     string                `json:"binding_resource" cbor:"14,keyasint"`
-	Probability float64               `json:"probability" cbor:"15,keyasint"` // invalid if Binding is empty: see Risk
+	Probability float64               `json:"probability" cbor:"15,keyasint"` // of saturation within the lead window without scaling; invalid if Binding is empty
 	ETA         forecaster.ETA        `json:"eta" cbor:"16,keyasint"`
 	Lead        time.Duration         `json:"lead" cbor:"17,keyasint"`
 	Quantile    float64               `json:"quantile" cbor:"18,keyasint"`
@@ -102,9 +101,6 @@ type Decision struct {
 
 	// WarnFrom is the threshold of warnings: a probability of saturation within forecaster.WarningWindow.
 	WarnFrom float64 `json:"warn_from,omitempty" cbor:"44,keyasint,omitempty"`
-
-	// Waiting is the number of requests in the queues of the pool's ready replicas at the tick; nil if unknown.
-	Waiting *float64 `json:"waiting,omitempty" cbor:"60,keyasint,omitempty"`
 
 	// Objectives are the latencies of the newest minutes and their objectives, as far as both are known. Breach is nil
 	// while the latencies are within them.
@@ -171,25 +167,14 @@ func (d *Decision) Ahead() (probability float64) {
 // EventID is the idempotency key of the published advice: the same pool and generation is the same event.
 func (d *Decision) EventID() string { return d.Pool + "-" + strconv.FormatInt(d.Generation, 10) }
 
-// Risk is the probability that a resource saturates within the lead window without scaling; NaN if no capacity is
-// known.
-func (d *Decision) Risk() float64 {
-	if d.Binding == "" && d.Probability == 0 {
-		return math.NaN()
-	}
-	return d.Probability
-}
-
 // Basis is the assumptions of a decision about its pool. Reports compare them with what happened. Zero is unknown.
-// CBOR keys 3 and 4 are in older logs: do not use them again.
 type Basis struct {
 	GPUsPerReplica int     `json:"gpus_per_replica,omitempty" cbor:"1,keyasint,omitempty"`
 	ReplicaHourUSD float64 `json:"replica_hour_usd,omitempty" cbor:"2,keyasint,omitempty"`
 	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"` // replicas.min
 
-	Warmup WarmupBasis              `json:"warmup" cbor:"6,keyasint"`
-	Rates  []RateBasis              `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
-	Faults []features.ProducerFault `json:"faults,omitempty" cbor:"8,keyasint,omitempty"` // of the pool's telemetry
+	Warmup WarmupBasis `json:"warmup" cbor:"6,keyasint"`
+	Rates  []RateBasis `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
 
 	Contradicts []capacity.Contradiction `json:"contradicts,omitempty" cbor:"9,keyasint,omitempty"` // of observed and stated rates
 	Notes       []string                 `json:"notes,omitempty" cbor:"10,keyasint,omitempty"`      // unknown rates, and why
@@ -242,11 +227,5 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 	add(capacity.Decode, t.Rates.Decode(), stated.Rates.Decode(), t.Decode.Learned, t.Decode.Note)
 	reported := capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost}
 	add(capacity.KV, cmp.Or(finite(reported.Value), stated.KVTokens), stated.KVTokens, reported, "")
-	if n := min(len(m.Faults), maxFaults); n > 0 {
-		b.Faults = append(b.Faults, m.Faults[:n]...)
-		for i := range b.Faults {
-			b.Faults[i].Since = b.Faults[i].Since.UTC().Truncate(time.Second)
-		}
-	}
 	return b
 }

@@ -20,7 +20,7 @@ func warnedFrom(threshold, soon, ahead float64, p50 time.Duration) Decision {
 	return d
 }
 
-// An early warning has its probability, its time and the threshold.
+// An early warning has its probability and its time.
 func TestEarlyWarning(t *testing.T) {
 	cfg := DefaultConfig()
 	d := warnedFrom(.2, .12, .31, forecaster.Never)
@@ -29,7 +29,7 @@ func TestEarlyWarning(t *testing.T) {
 		t.Fatalf("%+v: want a warning", got)
 	}
 	for key, want := range map[string]string{
-		"summary": "may be full within 28 min (30 % likely)", "saturation_probability": "0.31", "warning_threshold": "A warning begins at a chance of 20 % within 28 min.",
+		"summary": "may be full within 28 min (30 % likely)", "saturation_probability": "0.31",
 	} {
 		if !strings.Contains(got[0].Annotations[key], want) {
 			t.Errorf("%s is %q, want %q in it", key, got[0].Annotations[key], want)

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -25,9 +26,6 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	if p.observed {
 		d.Unreported = max(0, len(p.own.supply.Pending)-p.in.Minute.State.Pending)
-	}
-	if w := p.in.Minute.State.WaitingPerReady * float64(p.in.Minute.State.Ready); w >= 0 && !math.IsInf(w, 0) {
-		d.Waiting = &w
 	}
 	for i := range p.own.rows {
 		d.Resources = append(d.Resources, p.own.rows[i].evidence)
@@ -129,18 +127,11 @@ func (p *plan) silentProducer() string {
 
 // faultText describes a fault of a producer, and its effect on the numbers.
 func faultText(f *features.ProducerFault) string {
-	name := "producer " + f.Producer
-	if f.Producer == "" {
-		name = "a producer without a name"
-	}
+	name := "producer " + cmp.Or(f.Producer, "without a name")
 	by := latency(f.Seconds)
 	switch f.Kind {
 	case features.FaultAhead:
-		s := fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes", name, by)
-		if f.Future > 0 {
-			s += fmt.Sprintf(" or are refused (%d so far)", f.Future)
-		}
-		return s + "."
+		return fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes or are refused (%d so far).", name, by, f.Future)
 	case features.FaultBehind:
 		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
 	}

@@ -94,11 +94,9 @@ func Explain(d *Decision, after []Decision) Explanation {
 // steps are the steps from demand to the requested replicas.
 func steps(d *Decision) []Step {
 	var out []Step
-	thisTick := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
 		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", resourceWithUnit(r.Dimension), value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
-		thisTick = max(thisTick, r.NeedReplicas+d.Reserves.Total())
 	}
 	for _, x := range d.Reserves.Each() {
 		if x.Replicas > 0 {
@@ -108,24 +106,11 @@ func steps(d *Decision) []Step {
 	if !d.ofPrefill() && d.SeenFloor() != nil { // prefill replicas have no floor
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
-	out = append(out, Step{d.Needed, d.neededFor(thisTick)})
+	out = append(out, Step{d.Needed, "needed: the largest of these with the reserves, or what is kept for a while before any goes"})
 	if len(d.Constraints) > 0 {
 		return append(out, Step{d.Desired, "asked for, limited by " + strings.Join(texts(d.Constraints), "; ")})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
-}
-
-// neededFor explains Needed, compared with the replicas that this tick alone needs.
-func (d *Decision) neededFor(thisTick int) string {
-	switch {
-	case len(d.Resources) == 0:
-		return "needed without a forecast"
-	case d.Needed > thisTick:
-		return "kept: fewer must be enough for a while before any goes"
-	case d.Needed < thisTick:
-		return "needed by the demand of now alone: the history is too short for the forecast"
-	}
-	return "needed: the largest of these and the reserves"
 }
 
 func aftermath(d *Decision, after []Decision) *Aftermath {
@@ -170,7 +155,7 @@ var (
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
 		"clock": clock, "percent": percent, "span": span, "driver": driverText, "ahead": minutesAhead, "resource": resourceWithUnit, "name": ResourceName,
-		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "binding": (*Decision).binding, "threshold": (*Decision).threshold,
+		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "binding": (*Decision).binding,
 		"warned":   func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
 		"minutes":  func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
 		"short":    func(v any) string { return value.Short(reflect.ValueOf(v).Float()) },

@@ -1,7 +1,6 @@
 package alerting
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -103,8 +102,12 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 // droppedText describes how much telemetry was not counted; ok is false if it is little.
 func droppedText(v *Vitals) (w alertText, ok bool) {
 	var refused uint64
-	for _, n := range v.Refused {
-		refused += n
+	most := "" // frequent reason
+	for _, reason := range slices.Sorted(maps.Keys(v.Refused)) {
+		refused += v.Refused[reason]
+		if v.Refused[reason] > v.Refused[most] {
+			most = reason
+		}
 	}
 	total := v.Records + refused
 	switch {
@@ -119,7 +122,7 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	}
 	w = alertText{
 		Summary:     fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
-		Description: fmt.Sprintf("In %s %d of %d records were refused: %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, mainReasons(v.Refused)),
+		Description: fmt.Sprintf("In %s %d of %d records were refused, most as %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, most),
 		Action:      "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {
@@ -127,26 +130,6 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 		w = w.with(firstWords(first) + ".")
 	}
 	return w, true
-}
-
-// mainReasons are the three most frequent reasons, and how many records have others.
-func mainReasons(refused map[string]uint64) string {
-	names := slices.SortedFunc(maps.Keys(refused), func(a, b string) int {
-		return cmp.Or(cmp.Compare(refused[b], refused[a]), strings.Compare(a, b))
-	})
-	var out []string
-	var others uint64
-	for i, name := range names {
-		if i < 3 {
-			out = append(out, fmt.Sprintf("%d as %s", refused[name], name))
-		} else {
-			others += refused[name]
-		}
-	}
-	if others > 0 {
-		out = append(out, fmt.Sprintf("%d for other reasons", others))
-	}
-	return strings.Join(out, ", ")
 }
 
 // NewWatchdog is the alert that always fires while the daemon works. began is the start of the daemon. A receiver that

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Objective is a latency of the newest minutes, and its objective in the pool's configuration.
@@ -325,17 +326,13 @@ func (s Signals) median(of func(*Signal) float64) float64 {
 	return features.QuantileOf(known, .5)
 }
 
-// latency is s seconds in two digits, or in whole minutes.
+// latency is s seconds, for people.
 func latency(s float64) string {
 	switch {
-	case s < .0995:
-		return fmt.Sprintf("%.2g ms", 1000*s)
-	case s < 9.95:
+	case s < 1:
+		return fmt.Sprintf("%.0f ms", 1000*s)
+	case s < 180:
 		return fmt.Sprintf("%.2g s", s)
-	case s >= 48*3600:
-		return fmt.Sprintf("%.0f days", s/86400)
-	case s >= 295:
-		return fmt.Sprintf("%.0f min", s/60)
 	}
-	return fmt.Sprintf("%.0f s", s)
+	return value.Minutes(value.Number(s / 60))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // reason is the decision in a few sentences, for people.
@@ -80,15 +80,11 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 		return []string{capitalise(s.floor.cause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
-	case more && s.need <= s.current && d.Needed <= s.current:
-		return []string{"The pool is below its least size.", move}
 	case more && s.need <= s.current:
 		return []string{riskSentence(d, cfg), move}
 	case more:
 		return []string{riskSentence(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
-	case fewer && s.enough >= s.current:
-		return []string{"The pool is above its largest size.", move}
-	case fewer:
+	case fewer && s.enough < s.current:
 		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
@@ -96,6 +92,9 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
 		return []string{riskSentence(d, cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
+	}
+	if fewer { // by a bound
+		stay = move
 	}
 	return []string{riskSentence(d, cfg), stay}
 }
@@ -122,7 +121,8 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 			why = fmt.Sprintf("No telemetry since %s (%s).", clock(at), span(p.now.Sub(at)))
 		}
 	case unsized:
-		why = p.unsizedText()
+		why = "Demand cannot be counted in replicas. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool. " +
+			"Where they are set, it takes some minutes of records with token counts."
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
@@ -130,26 +130,6 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 		return []string{why, move}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}
-}
-
-// unsizedText says which fact is missing: the capacity of a replica, or the demand for what has one.
-func (p *plan) unsizedText() string {
-	var sized []string
-	for _, dimension := range []string{features.DimKV, features.DimPrefill, features.DimDecode, features.DimRequests} {
-		if _, ok := p.in.Pool.PerReplica(dimension, p.kvTokens); ok && p.sideOf(dimension) == &p.own {
-			sized = append(sized, ResourceName(dimension))
-		}
-	}
-	if sized == nil {
-		if p.in.Pool.Limits != (capacity.Limits{}) {
-			return "Only limits of the whole pool are known, and replicas do not raise them."
-		}
-		if p.in.Pool.Disaggregated {
-			return "No capacity of a decode replica is known. Set kv_capacity_tokens or decode_tokens_per_s of the pool."
-		}
-		return "No capacity of a replica is known. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool."
-	}
-	return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))
 }
 
 // riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
@@ -183,18 +163,8 @@ var resourceTexts = map[string]struct{ name, end, unit string }{
 // ResourceName is a resource in words.
 func ResourceName(dimension string) string { return cmp.Or(resourceTexts[dimension].name, dimension) }
 
-// percent is a share in percent, for people. Only exact values are shown as 0 % or 100 %.
-func percent(p float64) string {
-	switch {
-	case p > 0 && p < 0.005:
-		return "<1 %"
-	case p < 1 && p >= 0.995:
-		return ">99 %"
-	case p > 10:
-		return "more than 1000 %"
-	}
-	return fmt.Sprintf("%.0f %%", 100*p)
-}
+// percent is a share in percent, for people.
+func percent(p float64) string { return value.Percent(value.Number(p)) }
 
 // span is a duration in whole minutes.
 func span(d time.Duration) string {

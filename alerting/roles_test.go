@@ -257,7 +257,7 @@ func TestPrefillAlerts(t *testing.T) {
 	}{
 		"too few":                  {ready: 2, alert: SaturationAhead, says: "Demand is 125 % of the planned capacity of 2 prefill replicas."},
 		"enough":                   {ready: 4},
-		"a failure would saturate": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "Demand needs 3 of 3 ready prefill replicas: if one fails, the rest is overloaded."},
+		"a failure would saturate": {ready: 3, reserves: capacity.Reserves{Failure: 1}, alert: BelowReserve, says: "Demand needs 3 of 3 prefill replicas, and after a failure of 1 there would be 2."},
 		"a limit":                  {ready: 2, reserves: capacity.Reserves{Failure: 1}, most: 2, alert: AtCapacityLimit, says: "Raise disaggregated.prefill_replicas.max: 4 prefill replicas (reserve included) are needed, 2 are allowed."},
 	} {
 		d, _ := prompted(t, State{PrefillKnown: true, Prefill: tt.ready}, cfg, tt.reserves)

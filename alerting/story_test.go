@@ -254,7 +254,7 @@ func checkWords(t *testing.T, name string, c *Condition) {
 func TestAnnotations(t *testing.T) {
 	d := decided()
 	cfg := DefaultConfig()
-	cfg.RunbookURL, cfg.DashboardURL = "https://example.org/runbooks/", "https://example.org/pools/{pool}"
+	cfg.RunbookURL, cfg.DashboardURL = "https://example.org/runbooks/{alert}", "https://example.org/pools/{pool}"
 	got := Conditions(&d, nil, cfg)[0].Annotations
 	for _, text := range []string{"summary", "description", "action"} { // in the golden file
 		delete(got, text)

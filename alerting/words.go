@@ -117,12 +117,10 @@ func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
 	switch {
 	case r.Demand > r.PerReplica:
 		return what + " is exceeded"
-	case r.Probability >= limitProbability && r.ETA.P50 != forecaster.Never:
-		return what + " will be reached " + timeAhead(min(r.ETA.P50, window))
-	case r.Probability >= FadeShare*limitProbability:
-		return fmt.Sprintf("%s may be reached within %s (%s likely)", what, span(window), likelihood(r.Probability))
+	case r.Probability < FadeShare*limitProbability:
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s may be reached within %s (%s likely)", what, span(window), likelihood(r.Probability))
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.
@@ -210,12 +208,8 @@ func requestSentence(d *Decision) string {
 		return fmt.Sprintf("Forewarm advises %s (%d now), but scales nothing in advisory mode.", d.replicasText(d.Desired), total)
 	case d.Desired > total && d.Withheld != "":
 		return fmt.Sprintf("Forewarm wants %s (%d now). Autoscalers get no advice yet: %s.", d.replicasText(d.Desired), total, d.Withheld)
-	case d.Desired > total && d.overdue():
-		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, but none arrived.", d.replicasText(d.Desired), total, clock(d.AskedAt))
 	case d.Desired > total:
 		return fmt.Sprintf("Forewarm asked for %s (%d now) at %s, due by %s.", d.replicasText(d.Desired), total, clock(d.AskedAt), by)
-	case d.Pending > 0 && d.overdue():
-		return fmt.Sprintf("Forewarm waits for %d of %s to start, which should have been ready by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0 && !d.AskedAt.IsZero():
 		return fmt.Sprintf("Forewarm waits for %d of %s to start, due by %s.", d.Pending, d.replicasText(total), by)
 	case d.Pending > 0:
@@ -252,7 +246,6 @@ func (d *Decision) chase() string {
 
 // advice is what a person can do to get more replicas. shed is what helps otherwise, for the middle of a sentence.
 func (d *Decision) advice(shed string) string {
-	total := d.reportedReplicas()
 	switch {
 	case d.Needed > d.Limit:
 		takes := d.replicasText(d.Needed)
@@ -260,12 +253,10 @@ func (d *Decision) advice(shed string) string {
 			takes += " (reserve included)"
 		}
 		return joinSentences(d.chase(), fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit), capitalise("or "+shed+"."))
-	case d.Desired > total && d.byHand():
+	case d.Desired > d.reportedReplicas() && d.byHand():
 		return d.chase()
-	case d.Desired > total && d.overdue():
-		return joinSentences(d.chase(), capitalise(shed+" until it scales."))
-	case d.Pending > 0 && d.overdue():
-		return joinSentences(d.chase(), capitalise(shed+" until they are."))
+	case d.chase() != "":
+		return joinSentences(d.chase(), capitalise(shed+" until they serve."))
 	case d.Desired > d.Ready:
 		return "If the new replicas are late, " + shed + "."
 	}

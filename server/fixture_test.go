@@ -115,7 +115,7 @@ func fullOutput() *pipeline.Output {
 		},
 		Alerts: []alerting.Alert{
 			{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "chat", "resource": features.DimKV, "severity": "warning"},
-				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes.", "warning_threshold": "25 % within 28 min"}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
+				Annotations: map[string]string{"summary": "KV memory runs out in 14 minutes."}, StartsAt: origin.Add(-time.Minute), UpdatedAt: origin, EndsAt: origin.Add(5 * time.Minute)},
 			{Name: alerting.RetryStorm, Labels: map[string]string{"pool": "chat"}, StartsAt: origin.Add(-time.Hour), UpdatedAt: origin, Resolved: true},
 		},
 	}

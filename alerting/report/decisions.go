@@ -6,14 +6,11 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 const (
 	// maxHold is how many minutes a decision without a successor is in force; longer silences are gaps.
 	maxHold = 15
-	// warnProbability is the probability of saturation from which a decision warns, if it has no threshold.
-	warnProbability = 0.5
 	// mergeWithin is the largest gap between saturated minutes, or warning decisions, of one episode or warning.
 	mergeWithin = 10 * time.Minute
 )
@@ -26,7 +23,6 @@ type tick struct {
 	lead                    time.Duration
 	lag                     time.Duration // median warm-up lag that the decision used; without it the lead less a minute
 	warns                   bool          // of a saturation
-	claim                   time.Duration // how long a warning claims one
 	cause                   string
 	resources               []resource
 }
@@ -41,13 +37,9 @@ type resource struct {
 func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, reserve: d.Reserves.Total(), limit: d.Limit,
-		lead: d.Lead, lag: d.Lead - features.Minute, claim: d.Lead + mergeWithin, cause: d.Cause(),
+		lead: d.Lead, lag: d.Lead - features.Minute, cause: d.Cause(),
+		warns: d.Ahead() >= d.WarnFrom && !d.Stale,
 	}
-	probability, from := d.Risk(), warnProbability
-	if d.WarnFrom > 0 {
-		probability, from, t.claim = d.Ahead(), d.WarnFrom, max(t.claim, forecaster.WarningWindow(d.Lead))
-	}
-	t.warns = probability >= from && !d.Stale
 	if d.Basis != nil {
 		t.least = d.Basis.Least
 		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)

@@ -46,11 +46,11 @@
 // apart are one episode. It belongs to the period of its start. Forecast of an episode is the median forecast load of
 // its peak minute 15 minutes before, over the same capacity. Cause is what the decision in force in that minute names
 // as the driver of demand. A warning is a run of decisions, on fresh telemetry, whose probability is at least the
-// pool's threshold for warnings (if that is unknown, 0.5). Its claim lasts until ten minutes and the lead time after
-// its last decision, or its warning window if that is longer. An episode that begins within a claim is in time if the
-// warning came at least a lead time before it, else late; outside of any claim it is missed. A warning without an
-// episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that starts
-// during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
+// pool's threshold for warnings. Its claim lasts a warning window (forecaster.WarningWindow) from its last decision. An
+// episode that begins within a claim is in time if the warning came at least a lead time before it, else late; outside
+// of any claim it is missed. A warning without an episode is averted if load exceeded the capacity that was ready at
+// its start, else false. A warning that starts during an episode is not counted. If its claim outlasts the period, or
+// demand in it is unknown, it is open.
 //
 // Provision: need is load over PerReplica of the decision in force, rounded up, in the resource where it is largest;
 // minutes with unknown need do not count. Over is Σ max(0, ready − max(need + reserves,

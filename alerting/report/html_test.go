@@ -183,10 +183,10 @@ func TestText(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	h := ramp()
 	for m := range 120 {
-		d := alerting.Decision{Pool: "p", Tick: minute(m), Ready: 2, Desired: 4, Probability: .1,
-			Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 50}}}
+		d := alerting.Decision{Pool: "p", Tick: minute(m), Ready: 2, Desired: 4, WarnFrom: .5,
+			Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 50, Ahead: .1}}}
 		if m >= 90 {
-			d.Ready, d.Probability = 3, .7
+			d.Ready, d.Resources[0].Ahead = 3, .7
 		}
 		h.decisions = append(h.decisions, d)
 	}

@@ -211,8 +211,8 @@ func TestPeriodBounds(t *testing.T) {
 func decision(m, ready int, probability float64) alerting.Decision {
 	return alerting.Decision{
 		Pool: "p", Tick: minute(m), Mode: alerting.Advisory, Action: alerting.Hold, Ready: ready, Desired: ready,
-		Probability: probability, Lead: 10 * time.Minute,
-		Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10}},
+		Lead: 10 * time.Minute, WarnFrom: .5,
+		Resources: []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10, Ahead: probability}},
 	}
 }
 
@@ -329,9 +329,8 @@ func TestWarningThreshold(t *testing.T) {
 		ahead, warnFrom float64
 		inTime, missed  int
 	}{
-		"warned":       {ahead: .3, warnFrom: .2, inTime: 1},
-		"not warned":   {ahead: .3, warnFrom: .4, missed: 1},
-		"no threshold": {missed: 1},
+		"warned":     {ahead: .3, warnFrom: .2, inTime: 1},
+		"not warned": {ahead: .3, warnFrom: .4, missed: 1},
 	} {
 		h := &past{demand: map[features.Key][]float64{}}
 		for m := range 200 {

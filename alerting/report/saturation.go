@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -51,7 +52,7 @@ func (p *pool) saturation() Saturation {
 	for i := range p.ticks {
 		if t := &p.ticks[i]; t.warns {
 			warnings = extend(warnings, p.index(t.at), t)
-			warnings[len(warnings)-1].claimEnd = p.index(t.at.Add(t.claim))
+			warnings[len(warnings)-1].claimEnd = p.index(t.at.Add(forecaster.WarningWindow(t.lead)))
 		}
 	}
 	var leads []float64
