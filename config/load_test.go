@@ -135,21 +135,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestUnknownEnv: a variable that sets nothing is named, but for those that Kubernetes sets.
-func TestUnknownEnv(t *testing.T) {
-	got := UnknownEnv([]string{
-		"FOREWARM_NATS_ULR=x", "FOREWARM_POOLS=x", "FOREWARM_NATS_URL=x", "FOREWARM_EMPTY=", "HOME=/",
-		"FOREWARM_PORT=x", "FOREWARM_SERVICE_PORT_HTTP=x", "FOREWARM_NATS_PORT_4222_TCP_ADDR=x", "FOREWARM_NATS_SERVICE_HOST=x",
-	})
-	want := []string{
-		`FOREWARM_NATS_ULR is set, but no key has this variable: did you mean "FOREWARM_NATS_URL"?`,
-		"FOREWARM_POOLS is set, but no key has this variable: keys inside lists, maps and optional sections are only in the file",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestEnvNamesAreUnique: no two keys have the same variable, as a.b_c and a_b.c would.
 func TestEnvNamesAreUnique(t *testing.T) {
 	seen := map[string]string{}

@@ -3,8 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +123,6 @@ func (c *Config) check(k *checker) {
 	c.pipeline(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
-	c.checkEmbedded(k)
 	k.section("listeners", c.Listeners.Check())
 	k.section("scrape", c.Scrape.Validate())
 	_, err := sink.Open(c.Sinks, sink.Deps{})
@@ -138,24 +135,9 @@ func (c *Config) check(k *checker) {
 	k.section("server", c.Server.Check())
 	k.section("keda", c.KEDA.Check())
 	k.section("dynamo", c.Dynamo.Check())
-	c.checkAddresses(k)
 	c.checkSources(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "console", "json")
-}
-
-// checkEmbedded refuses an embedded server beside the URL of another in the same file. The environment of an image may
-// set keys of both.
-func (c *Config) checkEmbedded(k *checker) {
-	if c.NATS.URL == "" || k.source["nats.url"] == EnvName("nats.url") {
-		return
-	}
-	for _, key := range slices.Sorted(maps.Keys(k.source)) {
-		if strings.HasPrefix(key, "nats.embedded") && k.source[key] != EnvName(key) {
-			k.fail(key, nil, "must not be set beside nats.url, which is the server that is used", "remove one of them")
-			return
-		}
-	}
 }
 
 // Listener is an address that the daemon listens on, by its key.
@@ -183,26 +165,6 @@ func (c *Config) Addresses() (all []Listener) {
 	}
 	return all
 }
-
-// checkAddresses checks that no two listeners have one address. Port 0 is any free one.
-func (c *Config) checkAddresses(k *checker) {
-	all := c.Addresses()
-	for i := range all {
-		host, port, err := net.SplitHostPort(all[i].Address)
-		if err != nil {
-			continue // it was reported
-		}
-		for _, other := range all[:i] {
-			otherHost, otherPort, _ := net.SplitHostPort(other.Address)
-			if port == otherPort && port != "0" && (host == otherHost || isAny(host) || isAny(otherHost)) {
-				k.fail(all[i].Key, all[i].Address, fmt.Sprintf("must not be the address of %s, %s", other.Key, other.Address), "choose another port")
-			}
-		}
-	}
-}
-
-// isAny reports whether host is every address of the machine.
-func isAny(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
 
 // checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
 func (c *Config) checkSources(k *checker) {

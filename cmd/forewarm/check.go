@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -70,9 +69,6 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		warnCapacity(&pools[i], std)
 	}
 	checkAccess(cfg, std)
-	for _, warning := range config.UnknownEnv(os.Environ()) {
-		fmt.Fprintln(std.out, "warning:", warning)
-	}
 	if offline {
 		return nil
 	}
@@ -237,7 +233,7 @@ func checkAddresses(cfg *config.Config, std streams) error {
 			return usagef("%s.tls.%w", strings.TrimSuffix(a.Key, ".listen"), err)
 		}
 		if l, err := net.Listen("tcp", a.Address); err == nil {
-			_ = l.Close()
+			defer l.Close() // after the last, so that no two have the same address
 		} else {
 			fmt.Fprintf(std.out, "warning: %s: %v: if it is not this daemon that runs already, stop the other program or choose another address\n", a.Key, err)
 		}

@@ -101,7 +101,6 @@ func TestCheckNames(t *testing.T) {
 	defer page.Close()
 	engines := strings.TrimPrefix(engineFiles(t), "http://")
 	words := testenv.WriteFile(t, filepath.Join(t.TempDir(), "words"), "words")
-	t.Setenv("FOREWARM_NATS_ULR", "nats://nats:4222")
 	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "file"), "")
 	testChecks(t, map[string]checked{
 		"a missing secret": {"sinks: {webhooks: [{name: a, url: 'http://127.0.0.1:1', secret_file: /nope}]}\nreport: {mail: {host: h, from: a@b.de, to: [a@b.de], username: u, password_file: " + file + "}}", 2,
@@ -111,6 +110,5 @@ func TestCheckNames(t *testing.T) {
 		"some engines":         {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['127.0.0.1:1', '" + engines + "']}]}", 0, []string{"ok  scrape.jobs[0]: 1 of 2 targets answer", "warning: scrape.jobs[0]: http://127.0.0.1:1/vllm: dial"}},
 		"no engine":            {"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", 2, []string{"http://127.0.0.1:1/metrics: dial", "scrape.jobs[0]: ", "correct targets"}},
 		"a page of engines":    {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['" + strings.TrimPrefix(page.URL, "http://") + "']}]}", 2, []string{"is no exposition of metrics"}},
-		"a mistyped variable":  {"", 0, []string{`warning: FOREWARM_NATS_ULR is set, but no key has this variable: did you mean "FOREWARM_NATS_URL"?`}},
 	})
 }

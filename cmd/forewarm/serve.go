@@ -41,12 +41,5 @@ func serveConfig(path string, clock pipeline.Clock, partition string) (*config.C
 		}
 	}
 	cfg.KeepOwn()
-	log, err := daemon.NewLogger(cfg.Log)
-	if err != nil {
-		return nil, err
-	}
-	for _, warning := range config.UnknownEnv(os.Environ()) {
-		log.Warn(warning)
-	}
 	return cfg, nil
 }
