@@ -53,8 +53,7 @@ func TestCheckOthers(t *testing.T) {
 	testChecks(t, map[string]checked{
 		"all is well": {"remote_write: {url: '" + prometheus.URL + "/api/v1/write'}\nbackfill: {url: '" + prometheus.URL + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
 			[]string{"ok  remote_write: ", "warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1", "ok  report/folder: "}},
-		"a taken port":          {"keda: {listen: '" + mail.Addr().String() + "'}", 0, []string{"warning: keda.listen: ", "address already in use", "choose another address"}},
-		"a query with a value":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat has values for 60 of the last 60 minutes"}},
+		"a query with a value":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat: values for 60 of the last 60 minutes"}},
 		"a query that is none":  {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", "correct backfill.sources[].queries"}},
 		"not a Prometheus":      {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},
 		"nobody there":          {"backfill: {url: 'http://127.0.0.1:1'}\nremote_write: {url: 'http://127.0.0.1:1/w'}\nsinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check backfill.url", "check remote_write.url", "check sinks.alertmanager.urls"}},
@@ -95,11 +94,8 @@ func testChecks(t *testing.T, table map[string]checked) {
 	}
 }
 
-// TestCheckNames checks files, engines and variables.
+// TestCheckNames checks files.
 func TestCheckNames(t *testing.T) {
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
-	defer page.Close()
-	engines := strings.TrimPrefix(engineFiles(t), "http://")
 	words := testenv.WriteFile(t, filepath.Join(t.TempDir(), "words"), "words")
 	file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "file"), "")
 	testChecks(t, map[string]checked{
@@ -107,8 +103,5 @@ func TestCheckNames(t *testing.T) {
 			[]string{"forewarm.yaml:3: sinks.webhooks[0].secret_file = \"/nope\": cannot be read", "forewarm.yaml:4: report.mail.password_file = ", "must not be empty"}},
 		"no web configuration": {"server: {web_config: " + words + "}", 2, []string{"server.web_config is "}},
 		"no certificate":       {"keda: {listen: '127.0.0.1:0', tls: {cert_file: " + words + ", key_file: " + words + "}}", 2, []string{"keda.tls.cert_file is ", "PEM"}},
-		"some engines":         {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['127.0.0.1:1', '" + engines + "']}]}", 0, []string{"ok  scrape.jobs[0]: 1 of 2 targets answer", "warning: scrape.jobs[0]: http://127.0.0.1:1/vllm: dial"}},
-		"no engine":            {"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}", 2, []string{"http://127.0.0.1:1/metrics: dial", "scrape.jobs[0]: ", "correct targets"}},
-		"a page of engines":    {"scrape: {jobs: [{pool: chat, path: /vllm, targets: ['" + strings.TrimPrefix(page.URL, "http://") + "']}]}", 2, []string{"is no exposition of metrics"}},
 	})
 }
