@@ -1,14 +1,10 @@
 package jetstream
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -107,44 +103,4 @@ func Mappings(prefix string, n int) string {
 	}
 	b.WriteString("}\n")
 	return b.String()
-}
-
-// topicProbe is the topic of messages by which a daemon sees whether the server splits telemetry.
-const topicProbe = "partition"
-
-// probeTimeout is how long a probe may take from this connection to the server and back.
-const probeTimeout = 3 * time.Second
-
-// checkPartition sends a message for a pool of this partition, and fails where it does not arrive here: the server has
-// no mapping, or one for another number of partitions.
-func checkPartition(ctx context.Context, conn *nats.Conn, c *Config) error {
-	if !c.Partitioned() {
-		return nil
-	}
-	token := ""
-	for i := 0; token == ""; i++ {
-		if name := "probe-" + strconv.Itoa(i); c.Owns(name) {
-			token = name
-		}
-	}
-	suffix := ".telemetry." + topicProbe + "." + token
-	arrived, err := conn.SubscribeSync(c.Inner() + suffix)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = arrived.Unsubscribe() }()
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	if err = conn.FlushWithContext(ctx); err == nil {
-		err = conn.Publish(c.Prefix+suffix, nil)
-	}
-	if err == nil {
-		_, err = arrived.NextMsgWithContext(ctx)
-	}
-	if err != nil {
-		p := c.partition()
-		return fmt.Errorf("nats.partition is %q, and a message on %s did not arrive on %s: %w; put the mappings that forewarm nats-config -partitions %d prints into the NATS server's configuration, in the account of the producers, and reload it",
-			c.Partition, c.Prefix+suffix, c.Inner()+suffix, Denied(conn, err), p.count)
-	}
-	return nil
 }

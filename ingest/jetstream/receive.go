@@ -172,10 +172,6 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 			about = c.cfg.Sources[i].about()
 		}
 	}
-	if !ok && strings.HasPrefix(m.Subject(), c.cfg.Prefix+".telemetry."+topicProbe+".") {
-		b.Ignored++
-		return
-	}
 	if !ok { // the message may hold prompts, so the refusal keeps none of it
 		detail := fmt.Sprintf("subject %.200q carries no telemetry", m.Subject())
 		b.Refused = append(b.Refused, ingest.Refusal{Reason: ingest.ReasonUnknownSubject, Detail: detail})

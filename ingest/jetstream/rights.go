@@ -35,7 +35,6 @@ func (c *Config) DaemonRights() Rights {
 	subscribe := []string{inboxes}
 	if c.Partitioned() {
 		publish = append(publish, c.Inner()+".telemetry.>")
-		subscribe = append(subscribe, c.Inner()+".telemetry."+topicProbe+".*")
 	}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
 	for _, s := range c.Relayed(nil) {

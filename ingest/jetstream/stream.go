@@ -62,13 +62,10 @@ type Stores struct {
 	Deliveries jetstream.KeyValue    // newest notice that each sink accepted
 }
 
-// Join checks what the user of a connection may do, and the partition. It makes or finds all streams and buckets.
+// Join checks what the user of a connection may do, and makes or finds all streams and buckets.
 func (c *Config) Join(ctx context.Context, conn *nats.Conn, warn func(error)) (js jetstream.JetStream, s Stores, err error) {
 	if js, err = jetstream.New(conn); err == nil && c.URL != "" {
 		err = c.CheckRights(ctx, conn, warn)
-	}
-	if err == nil {
-		err = checkPartition(ctx, conn, c)
 	}
 	if err == nil {
 		s, err = Ensure(ctx, js, *c)

@@ -127,19 +127,6 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// TestPartitionsNeedTheirMapping: if the server has no mapping, or one for another number of partitions, a partition
-// does not start. The error says what to do.
-func TestPartitionsNeedTheirMapping(t *testing.T) {
-	for name, mapping := range map[string]string{"none": "", "another number": jetstream.Mappings("forewarm", 8)} {
-		t.Run(name, func(t *testing.T) {
-			_, err := newDaemon(t, t.TempDir(), "nats: {url: '"+testenv.StartNATS(t, mapping)+"', partition: 1/4}", onePool)
-			if err == nil || !strings.Contains(err.Error(), "forewarm nats-config -partitions 4") {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // TestPartitionOf compares the partition of pools with the server's mapping.
 func TestPartitionOf(t *testing.T) {
 	t.Parallel()
