@@ -160,7 +160,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 	for _, r := range readRules(t) {
 		names[r.Alert] = true
-		if want := alerting.Runbook(alerting.DefaultConfig().RunbookURL, alerting.AlertName(r.Alert)); r.Annotations["runbook_url"] != want {
+		if want := strings.ReplaceAll(alerting.DefaultConfig().RunbookURL, "{alert}", r.Alert); r.Annotations["runbook_url"] != want {
 			t.Errorf("%s links %q, want %s", r.Alert, r.Annotations["runbook_url"], want)
 		}
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
