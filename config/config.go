@@ -13,7 +13,6 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
-	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/server/dynamo"
@@ -43,8 +42,6 @@ type Config struct {
 	Storage   storage.Config   `yaml:"storage"`
 	// RemoteWrite also receives the stored series.
 	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
-	// OTLP receives the daemon's own traces and metrics.
-	OTLP otlp.Config `yaml:"otlp"`
 	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`

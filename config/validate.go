@@ -129,7 +129,6 @@ func (c *Config) check(k *checker) {
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
 	k.section("remote_write", c.RemoteWrite.Check())
-	k.section("otlp", c.OTLP.Check())
 	k.section("backfill", c.Backfill.Check())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())

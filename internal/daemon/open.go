@@ -170,9 +170,7 @@ func (d *Daemon) openListener() (err error) {
 
 func (d *Daemon) openServer(context.Context) (err error) {
 	d.server = server.New(d.cfg.Server, d, d.exporter, d.log)
-	if d.cfg.OTLP.URL != "" {
-		d.server.Around = d.traceRequests
-	}
+	d.server.Around = d.traceRequests
 	if d.listener, err = d.server.Listen(); err != nil {
 		return ConfigError{err}
 	}

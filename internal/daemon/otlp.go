@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -18,18 +17,15 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// openOTLP exports the daemon's own traces and metrics to the configured collector, if any.
+// openOTLP exports the daemon's own traces and metrics to the collector that the environment names, if any.
 func (d *Daemon) openOTLP(ctx context.Context) error {
-	o, err := otlp.New(ctx, d.cfg.OTLP, d.version, d.instance, d.exporter.WritePrometheus, slogFrom(d.log))
+	o, err := otlp.New(ctx, d.version, d.instance, d.exporter.WritePrometheus, slogFrom(d.log))
 	if err != nil {
-		return ConfigError{fmt.Errorf("otlp: %w", err)}
+		return ConfigError{err}
 	}
 	d.onClose(func() error { o.Close(); return nil }) // Run may have closed it already
 	d.otlp, d.tracer = o, o.Traces.Tracer("github.com/forewarm/forewarm")
-	if d.cfg.OTLP.URL != "" {
-		d.exporter.Counter("forewarm_otlp_failures_total", "Exports to the OpenTelemetry collector that failed.", o.Failures.Load)
-		d.exporter.Counter("forewarm_otlp_dropped_spans_total", "Spans that were dropped because too many wait for the OpenTelemetry collector.", o.Dropped.Load)
-	}
+	d.exporter.Counter("forewarm_otlp_failures_total", "Exports to the OpenTelemetry collector that failed.", o.Failures.Load)
 	return nil
 }
 

@@ -222,16 +222,15 @@ clock: event
 storage: {dir: %[1]s/data, snapshot_every: 1s}
 server: {listen: %[2]q}
 nats: {embedded: {listen: %[3]q}}
-otlp: {url: 'http://%[4]s'}
 report: {schedule: '0 * * * *'}
 sinks: {webhooks: [{name: broken, url: 'http://127.0.0.1:1/', secret_file: %[1]s/keys}]}
 pools: [{name: chat, decode_tokens_per_s: 400, replicas: {min: 1, max: 9}}]
-`, dir, d.http, d.nats, collector), 0o600); err != nil {
+`, dir, d.http, d.nats), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	serve := exec.Command(d.program, "serve", "-config", config)
 	serve.Stderr = &d.log
-	serve.Env = append(os.Environ(), "OTEL_METRIC_EXPORT_INTERVAL=1000")
+	serve.Env = append(os.Environ(), "OTEL_METRIC_EXPORT_INTERVAL=1000", "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+collector)
 	if err := serve.Start(); err != nil {
 		t.Fatal(err)
 	}
