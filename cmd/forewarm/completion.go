@@ -50,9 +50,7 @@ func printCandidates(w io.Writer, words []string) {
 		case c.name == words[1] && strings.HasPrefix(last, "-"):
 			f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 			c.define(f)
-			for _, name := range flagNames(f) {
-				all = append(all, "-"+name)
-			}
+			f.VisitAll(func(x *flag.Flag) { all = append(all, "-"+x.Name) })
 		case c.name == words[1] && c.name == "completion":
 			all = slices.Collect(maps.Keys(completions))
 		}

@@ -37,8 +37,8 @@ func TestCompletion(t *testing.T) {
 				has, hasNot []string
 			}{
 				{[]string{"forewarm", ""}, []string{"serve", "nats-config", "completion"}, []string{"-config", "bash"}},
-				{[]string{"forewarm", "serve", "-"}, []string{"-config", "-partition"}, []string{"-health", "serve"}},
-				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-partition"}},
+				{[]string{"forewarm", "serve", "-"}, []string{"-config"}, []string{"-health", "serve"}},
+				{[]string{"forewarm", "check", "-offline", "-"}, []string{"-health", "-offline"}, []string{"-speed"}},
 				{[]string{"forewarm", "completion", ""}, []string{"bash", "zsh", "fish"}, []string{"serve"}},
 			} {
 				out, err := exec.CommandContext(t.Context(), path, append([]string{"-c", ask, file}, tc.words...)...).CombinedOutput()

@@ -119,6 +119,9 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 	group.Go(func() error {
 		for first := true; ; first = false {
 			err := d.compare(ctx, time.Now())
+			if err != nil {
+				d.metrics.GetOrCreateCounter("forewarm_discovery_errors_total").Inc()
+			}
 			if was := d.ready.Swap(err == nil); err != nil && (was || first) && ctx.Err() == nil {
 				d.log.Error("pools stay as they are; retrying", zap.Error(err))
 			}
@@ -135,24 +138,23 @@ func (d *discovery) run(ctx context.Context, l net.Listener, every time.Duration
 func (d *discovery) compare(ctx context.Context, now time.Time) error {
 	objects, err := d.kube.objects(ctx)
 	if err != nil {
-		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="kubernetes"}`).Inc()
 		return fmt.Errorf("objects cannot be read: %w", err)
 	}
 	var errs []error
-	named, faults, logged := map[string]bool{}, map[string]int{}, map[string]string{}
-	for _, f := range evaluate(objects, d.pools.Pools, d.published, d.cfg.MaxPools, d.pools.Define) {
-		named[f.pool], faults[f.reason] = true, faults[f.reason]+1
-		level, text := zap.WarnLevel, "an annotation defines no pool: "+f.detail
-		if f.reason == "" {
-			if err := d.publish(ctx, f.pool, f.keys, now); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			level, text = zap.InfoLevel, fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
+	named, faults, logged := map[string]bool{}, 0, map[string]string{}
+	for _, f := range evaluate(objects, d.pools.Pools, d.pools.Define) {
+		named[f.pool] = true
+		level, text := zap.InfoLevel, fmt.Sprintf("pool %q is defined: %s", f.pool, f.keys)
+		if f.err != nil {
+			faults++
+			level, text = zap.WarnLevel, "an annotation defines no pool: "+oneLine(f.err)
+		} else if err := d.publish(ctx, f.pool, f.keys, now); err != nil {
+			errs = append(errs, err)
+			continue
 		}
 		title := f.object.title()
 		if logged[title] = text; d.logged[title] != text {
-			d.log.Log(level, text, zap.String("object", title), zap.String("reason", f.reason))
+			d.log.Log(level, text, zap.String("object", title))
 		}
 	}
 	d.logged = logged
@@ -167,9 +169,7 @@ func (d *discovery) compare(ctx context.Context, now time.Time) error {
 		}
 	}
 	d.metrics.GetOrCreateGauge("forewarm_discovery_pools", nil).Set(float64(len(d.published)))
-	for _, reason := range faultReasons {
-		d.metrics.GetOrCreateGauge(fmt.Sprintf("forewarm_discovery_faults{reason=%q}", reason), nil).Set(float64(faults[reason]))
-	}
+	d.metrics.GetOrCreateGauge("forewarm_discovery_faults", nil).Set(float64(faults))
 	return errors.Join(errs...)
 }
 
@@ -182,7 +182,6 @@ func (d *discovery) publish(ctx context.Context, pool string, keys []byte, now t
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if _, err := d.js.Publish(ctx, ingest.Subject(d.cfg.NATS.Prefix, ingest.DefinitionSubject, pool), keys); err != nil {
-		d.metrics.GetOrCreateCounter(`forewarm_discovery_errors_total{of="nats"}`).Inc()
 		return fmt.Errorf("pool %s: %w", pool, err)
 	}
 	d.published[pool] = publication{keys, now}

@@ -192,52 +192,35 @@ func keysOf(o *object) ([]byte, error) {
 	return text, err
 }
 
-// faultReasons are why an object defines no pool.
-var faultReasons = []string{"malformed", "configured", "duplicate", "max_pools"}
-
 // finding is the result for an annotated object.
 type finding struct {
 	object *object
 	pool   string
 	keys   []byte // what the object says, as JSON
-	reason string // one of faultReasons, or "" if the object defines the pool
-	detail string
+	err    error  // why the object does not define the pool
 }
 
 // evaluate checks annotated objects, the oldest first. If two name a pool, the older one defines it. HPAs of KEDA are
-// skipped, because KEDA copies the annotations of its ScaledObject. A published pool keeps its slot while its object is
-// malformed.
-func evaluate(objects []*object, configured []capacity.Pool, published map[string]publication, limit int, define func(pool string, keys []byte) (capacity.Pool, error)) []finding {
+// skipped, because KEDA copies the annotations of its ScaledObject.
+func evaluate(objects []*object, configured []capacity.Pool, define func(pool string, keys []byte) (capacity.Pool, error)) (all []finding) {
 	slices.SortFunc(objects, func(a, b *object) int {
 		return cmp.Or(a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp), strings.Compare(a.title(), b.title()))
 	})
-	var all []finding
-	by, places := map[string]*object{}, len(configured)
+	by := map[string]*object{}
 	for _, o := range objects {
 		if slices.Contains(o.Metadata.OwnerReferences, owner{"ScaledObject", true}) {
 			continue
 		}
-		pool := o.Metadata.Annotations[annotationPool]
-		keys, err := keysOf(o)
-		if err == nil {
-			_, err = define(pool, keys)
+		f := finding{object: o, pool: o.Metadata.Annotations[annotationPool]}
+		if f.keys, f.err = keysOf(o); f.err == nil {
+			_, f.err = define(f.pool, f.keys)
 		}
-		f := finding{object: o, pool: pool, keys: keys}
-		switch {
-		case slices.ContainsFunc(configured, func(c capacity.Pool) bool { return c.Name == pool }):
-			f.reason, f.detail = "configured", fmt.Sprintf("pool %q is in the configuration, which wins: remove it there, or the annotation %s here", pool, annotationPool)
-		case by[pool] != nil:
-			f.reason, f.detail = "duplicate", fmt.Sprintf("pool %q is defined by %s, which is older: annotate one of them", pool, by[pool].title())
-		case err != nil:
-			f.reason, f.detail = "malformed", oneLine(err)
-			if _, ok := published[pool]; ok {
-				places++
-			}
-		case places >= limit:
-			f.reason, f.detail = "max_pools", fmt.Sprintf("pool %q is one too many: raise max_pools, which is %d", pool, limit)
-		default:
-			by[pool] = o
-			places++
+		if slices.ContainsFunc(configured, func(c capacity.Pool) bool { return c.Name == f.pool }) {
+			f.err = fmt.Errorf("pool %q is in the configuration, which wins: remove it there, or the annotation %s here", f.pool, annotationPool)
+		} else if first := by[f.pool]; first != nil {
+			f.err = fmt.Errorf("pool %q is defined by %s, which is older: annotate one of them", f.pool, first.title())
+		} else if f.err == nil {
+			by[f.pool] = o
 		}
 		all = append(all, f)
 	}

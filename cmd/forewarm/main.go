@@ -6,7 +6,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/internal/daemon"
-	"github.com/forewarm/forewarm/internal/value"
 )
 
 // command is one subcommand.
@@ -85,9 +83,8 @@ func run(ctx context.Context, args []string, std streams) int {
 		usage(std.out)
 		return 0
 	}
-	var names []string
 	for _, c := range commands() {
-		if names = append(names, c.name); c.name != args[0] {
+		if c.name != args[0] {
 			continue
 		}
 		err := c.run(ctx, args[1:], std)
@@ -103,7 +100,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		}
 		return 1
 	}
-	fmt.Fprintf(std.err, "forewarm: unknown command %q: %s\n", args[0], cmp.Or(value.DidYouMean(args[0], names), "forewarm help lists all"))
+	fmt.Fprintf(std.err, "forewarm: unknown command %q: forewarm help lists all\n", args[0])
 	return 2
 }
 
@@ -129,11 +126,8 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 			c.help(f, std.out)
 			return err
 		case err != nil:
-			text, help := err.Error(), fmt.Sprintf("forewarm %s -h lists all flags with their types", c.name)
-			if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
-				return usagef("unknown flag -%s: %s", name, cmp.Or(value.DidYouMean(name, flagNames(f)), help))
-			}
-			return usagef("%s; %s", strings.Replace(text, "parse error", "it must be a number, or a duration such as 20m", 1), help)
+			text := strings.Replace(err.Error(), "parse error", "it must be a number, or a duration such as 20m", 1)
+			return usagef("%s; forewarm %s -h lists all flags with their types", text, c.name)
 		}
 		if args = f.Args(); len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
@@ -155,11 +149,6 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 
 // argument is the name of the command's arguments, such as TRACE.
 func (c *command) argument() string { return strings.Trim(c.args, "[.] ") }
-
-func flagNames(f *flag.FlagSet) (names []string) {
-	f.VisitAll(func(x *flag.Flag) { names = append(names, x.Name) })
-	return names
-}
 
 // help prints a command's arguments and flags.
 func (c *command) help(f *flag.FlagSet, w io.Writer) {

@@ -27,7 +27,6 @@ type planFlags struct {
 	query url.Values // the values of the launch, as a daemon reads them
 
 	format *string // md, json or html
-	out    string
 }
 
 func (p *planFlags) define(f *flag.FlagSet) {
@@ -62,25 +61,22 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	}
 
 	p.format = choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
-	f.StringVar(&p.out, "o", "", "write to `file` instead of standard output")
 }
 
 func runPlan(f *flag.FlagSet) action {
 	p := planFlags{in: plan.NewInput(), query: url.Values{}}
 	p.define(f)
 	return func(ctx context.Context, _ []string, std streams) error {
-		return writeTo(p.out, std.out, func(w io.Writer) error {
-			if p.from != "" {
-				p.query.Set("format", *p.format)
-				return askDaemon(ctx, w, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
-			}
-			return p.write(ctx, w, std)
-		})
+		if p.from != "" {
+			p.query.Set("format", *p.format)
+			return askDaemon(ctx, std.out, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
+		}
+		return p.write(ctx, std)
 	}
 }
 
 // write writes the sheet of a configured pool.
-func (p *planFlags) write(ctx context.Context, w io.Writer, std streams) error {
+func (p *planFlags) write(ctx context.Context, std streams) error {
 	_, pc, err := loadPipeline(p.config)
 	if err != nil {
 		return err
@@ -98,7 +94,7 @@ func (p *planFlags) write(ctx context.Context, w io.Writer, std streams) error {
 	case p.stated.RequestsPerS != 0:
 		err = p.readStated()
 	default:
-		return p.writeMemory(w)
+		return p.writeMemory(std.out)
 	}
 	if err != nil {
 		return err
@@ -109,7 +105,7 @@ func (p *planFlags) write(ctx context.Context, w io.Writer, std streams) error {
 	}
 	document, err := plan.Render(sheet, *p.format)
 	if err == nil {
-		_, err = w.Write(document)
+		_, err = std.out.Write(document)
 	}
 	return err
 }

@@ -8,31 +8,28 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// natsFlags adds the flags of commands that publish: NATS server and user. Call connect after the flags are parsed. It
-// also returns the prefix of subjects, and warns if the configuration does not serve the pool.
-func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.Conn, string, error)) {
+// natsFlags adds the flags of commands that publish: NATS server and user. Call connect after the flags are parsed, and
+// close the connection. prefix is that of subjects.
+func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.Publisher, prefix string, err error)) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
-	return func(pool string, std streams) (*nats.Conn, string, error) {
+	return func() (*nats.Conn, *jetstream.Publisher, string, error) {
 		cfg, err := loadOrDefault(*path)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, "", err
 		}
 		c := &cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
@@ -40,31 +37,17 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string, std streams) (*nats.C
 			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
 		}
 		if err := c.Validate(); err != nil {
-			return nil, "", usagef("nats.%w", err)
+			return nil, nil, "", usagef("nats.%w", err)
 		}
 		conn, err := jetstream.Connect(*c, nil)
 		if errors.Is(err, nats.ErrNoServers) || errors.As(err, new(*net.OpError)) {
-			return nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
+			return nil, nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
 				jetstream.Redact(c.URL), errors.Unwrap(err))
 		} else if err != nil { // a wrong user or key, or a file that cannot be read
-			text := err.Error()
-			if *creds != "" || *path == "" {
-				text = strings.ReplaceAll(text, "nats.creds_file", "-creds")
-			}
-			if *url != "" || *path == "" {
-				text = strings.ReplaceAll(text, "nats.url", "-nats")
-			}
-			if *path == "" {
-				text = strings.ReplaceAll(text, "-creds, nats.nkey_file, nats.user with nats.password_file, or nats.token_file", "-creds, or name a configuration with -config")
-			}
-			return nil, "", usageError{errors.New(text)}
+			return nil, nil, "", usagef("%w; nats.url is -nats here, and nats.creds_file is -creds", err)
 		}
-		listed := slices.ContainsFunc(cfg.Pools, func(p capacity.Config) bool { return p.Name == pool })
-		if *path != "" && !listed && cfg.DefaultPool == nil {
-			fmt.Fprintf(std.err, "warning: pool %q is not in %s, which has no default_pool: the daemon refuses its telemetry, "+
-				"unless forewarm discover defines the pool\n", pool, *path)
-		}
-		return conn, c.Prefix, nil
+		p, err := jetstream.NewPublisher(conn)
+		return conn, p, c.Prefix, err
 	}
 }
 
@@ -107,15 +90,11 @@ func publish(f *flag.FlagSet) action {
 		case *n < 1:
 			return usagef("-n is %d: it must be 1 or more", *n)
 		}
-		conn, prefix, err := connect(*pool, std)
+		conn, p, prefix, err := connect()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		p, err := jetstream.NewPublisher(conn)
-		if err != nil {
-			return err
-		}
 		subject, began := ingest.Subject(prefix, ingest.RequestSubject, *pool, *class), time.Now()
 		for i := range *n {
 			scale := 1.0

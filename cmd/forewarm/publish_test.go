@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,18 +25,6 @@ func TestPublish(t *testing.T) {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "forewarm_ingest_refused_total") && !strings.HasSuffix(line, " 0\n") {
 			t.Errorf("refused: %s", line)
-		}
-	}
-}
-
-// TestPublishWarns: publish warns of a pool that the configuration does not serve.
-func TestPublishWarns(t *testing.T) {
-	p := startDaemon(t, validPool)
-	for config, warned := range map[string]bool{validPool: true, "default_pool: {replicas: {max: 4}}": false} {
-		file := testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), config)
-		code, _, errs := runHere(t.Context(), "publish", "-config", file, "-nats", p.nats, "-pool", "caht")
-		if code != 0 || strings.Contains(errs, `warning: pool "caht" is not in `+file) != warned {
-			t.Errorf("%s: %d, %s", config, code, errs)
 		}
 	}
 }

@@ -48,17 +48,13 @@ func replay(f *flag.FlagSet) action {
 			return err
 		}
 		defer reader.Close()
-		conn, prefix, err := connect(o.Pool, std)
+		conn, p, prefix, err := connect()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
 		began := time.Now()
 		moved, err := shiftOf(ctx, *shift, args[0], o, began, std)
-		if err != nil {
-			return err
-		}
-		p, err := jetstream.NewPublisher(conn)
 		if err != nil {
 			return err
 		}
@@ -83,7 +79,7 @@ func replay(f *flag.FlagSet) action {
 		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
 			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
 		if *shift == "none" && time.Since(r.last) > 10*time.Minute {
-			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (serve -clock event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
+			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (clock: event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
 		}
 		traceNotes(reader, std)
 		return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -26,12 +24,9 @@ func runReport(f *flag.FlagSet) action {
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
 	format := choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
-	out := f.String("o", "", "write to `file` instead of standard output")
 	return func(ctx context.Context, _ []string, std streams) error {
 		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
-		return writeTo(*out, std.out, func(w io.Writer) error {
-			return askDaemon(ctx, w, "-url", *at, "/api/v1/report?"+query.Encode())
-		})
+		return askDaemon(ctx, std.out, "-url", *at, "/api/v1/report?"+query.Encode())
 	}
 }
 
@@ -72,19 +67,4 @@ func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error 
 	}
 	_, err = io.Copy(w, res.Body)
 	return err
-}
-
-// writeTo writes a file, or to w if path is empty. It writes no part of a result that fails.
-func writeTo(path string, w io.Writer, write func(io.Writer) error) error {
-	if path == "" {
-		return write(w)
-	}
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		return usagef("-o: %w; name a file that can be written", err)
-	}
-	return nil
 }

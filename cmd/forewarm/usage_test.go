@@ -64,11 +64,9 @@ func TestUsage(t *testing.T) {
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
 		{"serve -config none.yaml", 2, []string{"none.yaml", "no such file", "-config"}},
-		{"serve -config valid.yaml -clock moon", 2, []string{"-clock", `"moon"`, "wall, event"}},
 		{"serve valid.yaml", 2, []string{"flags only", `"valid.yaml"`, "serve -h"}},
 		{"serve -verbose", 2, []string{"-verbose", "serve -h"}},
-		{"serve -conifg valid.yaml", 2, []string{"unknown flag -conifg", `did you mean "config"?`}},
-		{"srve", 2, []string{`unknown command "srve"`, `did you mean "serve"?`}},
+		{"serve -conifg valid.yaml", 2, []string{"-conifg", "serve -h"}},
 		{"dance", 2, []string{`unknown command "dance"`, "forewarm help"}},
 		{"init once", 2, []string{"flags only", `"once"`, "init -h"}},
 		{"check", 2, []string{"give -config or -health"}},
@@ -174,7 +172,7 @@ func TestUsage(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "help serve": "-partition", "check -h": "usage: forewarm check [flags]\n",
+		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "help serve": "-config", "check -h": "usage: forewarm check [flags]\n",
 		"explain -h": "usage: forewarm explain [flags] DECISION\n\nDECISION: an event's id", "decode -h": "FILE: files",
 		"replay -h": "-speed", "report -h": "-timezone", "publish -h": "-cached", "demo -h": "-once", "backtest -h": "-policies",
 	} {
