@@ -84,7 +84,7 @@ func TestWarmupFromPendingReplicas(t *testing.T) {
 	}
 	e := p.pools[0]
 	e.Issued = append(e.Issued, issue{Generation: 7, At: at.Add(-time.Hour)})
-	seen := len(e.Warmup.Observed)
+	seen := e.Warmup.Seen
 	p.Apply(&ingest.Batch{Acks: []ingest.Ack{{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: at.Add(-30 * time.Minute)}}}, func(*Output) {})
 	unknown := &ingest.Batch{Acks: []ingest.Ack{
 		{Pool: "p", EventID: "p-7", Generation: ingest.Unknown, Stage: ingest.AckAccepted, At: at},
@@ -97,7 +97,7 @@ func TestWarmupFromPendingReplicas(t *testing.T) {
 		t.Errorf("of four acknowledgements, three of events that are not there: %+v", unknown.Refused)
 	}
 	scaleUp(1, 20*time.Minute)
-	if got := len(e.Warmup.Observed); got != seen+1 {
+	if got := e.Warmup.Seen; got != seen+1 {
 		t.Errorf("%d observations from an ack and its start, want 1", got-seen)
 	}
 }

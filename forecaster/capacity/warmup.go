@@ -8,7 +8,8 @@ import (
 
 // Bounds on what is remembered of warm-ups.
 const (
-	warmupWindow = 64             // observations kept; older ones are forgotten
+	warmupWindow = 12             // observations kept, so that ten starts after a change of the lag the new one is used
+	maxWaits     = 64             // replicas whose wait counts
 	maxWarmup    = 24 * time.Hour // a longer warm-up is treated as failed
 	maxWaiting   = time.Hour      // a longer wait counts as this one: the replica may never come
 )
@@ -18,15 +19,14 @@ const (
 const (
 	priorWeight  = 10
 	priorFade    = 0.9
-	spreadWeight = 3
+	spreadWeight = 2
 )
 
 // Warmup is the distribution of the lag between the request for a replica and its readiness. It is lognormal, from a
-// prior with a median and a 90th percentile, and from the observations since the lag last changed. Copies are
-// independent.
+// prior with a median and a 90th percentile, and from the newest observations. Copies are independent.
 type Warmup struct {
-	Observed []time.Duration `cbor:"1,keyasint"` // since the lag last changed, oldest first, at most 64
-	Seen     int             `cbor:"2,keyasint"` // number of observations, up to 64; they reduce the prior
+	Observed []time.Duration `cbor:"1,keyasint"` // oldest first, at most 12
+	Seen     int             `cbor:"2,keyasint"` // number of all observations; they reduce the prior
 
 	prior lognormal
 	fit   lognormal // of prior, observations and the waits of [Warmup.Given]
@@ -45,16 +45,14 @@ func NewWarmup(p50, p90 time.Duration) Warmup {
 	return Warmup{prior: prior, fit: prior}
 }
 
-// Observe adds a completed warm-up, and drops those before a detected change. It ignores lags that are not positive or
-// longer than a day. O(observations).
+// Observe adds a completed warm-up. It ignores lags that are not positive or longer than a day. O(observations).
 func (w *Warmup) Observe(d time.Duration) {
 	if d <= 0 || d > maxWarmup {
 		return
 	}
 	kept := append(slices.Clone(w.Observed), d)
-	kept = kept[max(0, len(kept)-warmupWindow):]
-	w.Observed = kept[changed(logs(kept), w.prior.sigma):]
-	w.Seen = min(w.Seen+1, warmupWindow)
+	w.Observed = kept[max(0, len(kept)-warmupWindow):]
+	w.Seen++
 	w.fit = w.pooled(logs(w.Observed))
 }
 
@@ -67,11 +65,11 @@ func (w Warmup) With(learned Warmup) Warmup {
 
 // Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so
 // a long one increases the distribution at once. It is the censored normal model by expectation and maximisation
-// (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64, each at most an hour. O(rounds · (waiting +
+// (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64 waits, each at most an hour. O(rounds · (waiting +
 // observations)).
 func (w Warmup) Given(waiting []time.Duration) Warmup {
 	const rounds = 8 // enough to converge
-	waiting = waiting[max(0, len(waiting)-warmupWindow):]
+	waiting = waiting[max(0, len(waiting)-maxWaits):]
 	observed := logs(w.Observed)
 	for range rounds {
 		lags := slices.Clone(observed)
@@ -114,40 +112,6 @@ func (w *Warmup) pooled(lags []float64) lognormal {
 	shift := mean - w.prior.mu
 	variance := (freedom*w.prior.sigma*w.prior.sigma + squares + k*n/(k+n)*shift*shift) / (freedom + n)
 	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
-}
-
-// A change is detected when the mean of the newest lags, four or more, differs from that of the others by so many
-// standard errors. A rise needs fewer than a fall, because a rise makes replicas late.
-const (
-	fewestNew  = 4
-	plainRise  = 2.5
-	plainFall  = 4
-	worthwhile = 0.1 // of ln seconds: smaller changes are ignored
-)
-
-// changed is the index of the first lag after the newest change, 0 without a change: the split with the largest
-// difference of means in standard errors, as in adaptive windowing (Bifet and Gavaldà 2007,
-// doi:10.1137/1.9781611972771.42). The variance within the parts is pooled with the prior's. O(n²) for n ≤ 64.
-func changed(lags []float64, sigma float64) (begin int) {
-	largest := 1.0
-	for i := fewestNew; i+fewestNew <= len(lags); i++ {
-		before, s0 := moments(lags[:i])
-		after, s1 := moments(lags[i:])
-		variance := (spreadWeight*sigma*sigma + s0 + s1) / (spreadWeight + float64(len(lags)-2))
-		se := math.Sqrt(variance * (1/float64(i) + 1/float64(len(lags)-i)))
-		step := after - before
-		if math.Abs(step) < worthwhile {
-			continue
-		}
-		limit := plainRise * se
-		if step < 0 {
-			limit = plainFall * se
-		}
-		if d := math.Abs(step) / limit; d > largest {
-			largest, begin = d, i
-		}
-	}
-	return begin
 }
 
 // logs are ln seconds.
