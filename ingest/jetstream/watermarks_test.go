@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -25,8 +24,7 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 		time.Sleep(24 * time.Hour) // the clock of a bubble starts at the earliest time that records may have
 		midnight := time.Now()
 		time.Sleep(offset)
-		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
-		ticker.Sync(time.Now())
+		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false })
 		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
 			if subject != "f.telemetry.watermark._" {
 				t.Errorf("subject %s", subject)
@@ -88,7 +86,8 @@ func TestTickerClockIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		midnight := time.Now()
 		ahead := 20 * time.Second
-		ticker := NewTicker(nil, "f", 10*time.Second, func(error) {}, func(context.Context, time.Time) bool { return false }, zap.NewNop())
+		ticker := NewTicker(nil, "f", 10*time.Second, func(error) {}, func(context.Context, time.Time) bool { return false })
+		ticker.Sync(time.Now().Add(ahead))
 		ticker.publish = func(_ context.Context, _, _ string, data []byte) error {
 			var b ingest.Batch
 			codec.Decode(codec.Meta{Kind: codec.KindWatermark}, data, ingest.DefaultLimits(), &b)

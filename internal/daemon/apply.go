@@ -28,7 +28,9 @@ func (d *Daemon) consume(ctx context.Context) error {
 
 // tick publishes the watermarks until ctx ends.
 func (d *Daemon) tick(ctx context.Context) error {
-	return d.ticker.Run(ctx, d.stream.Load().State.LastSeq > 0)
+	inUse := d.stream.Load().State.LastSeq > 0
+	d.inspect(ctx) // the first minute is by the server's clock, too
+	return d.ticker.Run(ctx, inUse)
 }
 
 // handle applies a batch of messages. Histories take long, so messages are applied one by one where some have them, until

@@ -136,7 +136,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
 		d.sources = append(d.sources, d.tick)
-		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline, d.log)
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline)
 	}
 	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
 		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
