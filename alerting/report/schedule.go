@@ -75,15 +75,12 @@ func (s *Schedule) Last(t time.Time) time.Time {
 }
 
 // Due reports whether a report is due at now, if the newest one ends at reported, and its period: the last interval of
-// the schedule. Earlier intervals without a report are skipped; missed is their number, at most 100.
-func (s *Schedule) Due(reported, now time.Time) (p Span, missed int, due bool) {
+// the schedule. Earlier intervals without a report are skipped.
+func (s *Schedule) Due(reported, now time.Time) (p Span, due bool) {
 	if s.Next(reported).After(now) {
-		return Span{}, 0, false
+		return Span{}, false
 	}
 	p.To = s.Last(now)
 	p.From, p.Zone = s.Last(p.To.Add(-time.Second)), s.Zone
-	for t := s.Next(reported); t.Before(p.To) && missed < 100; t = s.Next(t) {
-		missed++
-	}
-	return p, missed, true
+	return p, true
 }

@@ -88,7 +88,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	})
 	endSpan(span, errors.Join(failed, err))
 	d.tickTook(time.Since(d.tickBegan).Seconds())
-	d.gcPercent = adjustGC(d.gcPercent)
+	adjustGC(true)
 	if d.onTick != nil {
 		d.onTick(out)
 	}

@@ -20,19 +20,13 @@ import (
 // pastDays is short, because learning a day takes some time. The default of backfill.days is 14.
 var pastDays = flag.Int("past-days", 2, "`days` of the past in TestScenarioBackfill")
 
-// TestScenarioBackfill: at its first start, the daemon learns past traffic of vLLM from a real Prometheus or
-// VictoriaMetrics. Then it forecasts the rise of each morning from its first minutes on. The second start asks for
-// nothing.
+// TestScenarioBackfill: at its first start, the daemon learns past traffic of vLLM from a real Prometheus.
+// Then it forecasts the rise of each morning from its first minutes on. The second start asks for nothing.
 func TestScenarioBackfill(t *testing.T) {
-	t.Run("prometheus", func(t *testing.T) { testBackfill(t, testenv.PrometheusPast) })
-	t.Run("victoria", func(t *testing.T) { testBackfill(t, testenv.VictoriaPast) })
-}
-
-func testBackfill(t *testing.T, serve func(t testing.TB, days int, end time.Time, turn time.Duration) *testenv.Server) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	// The daily traffic is shifted, so that now is at half past seven of its day.
 	turn := now.Sub(now.Truncate(24*time.Hour)) - 7*time.Hour - 30*time.Minute
-	prometheus := serve(t, *pastDays+1, now, turn)
+	prometheus := testenv.PrometheusPast(t, *pastDays+1, now, turn)
 
 	dir := t.TempDir()
 	lines := []string{

@@ -15,28 +15,20 @@ const (
 	minGCPercent  = 10
 )
 
-// startGC begins with a small growth, because a restored state leaves much garbage. If the environment sets the growth
-// it returns 0, with which [adjustGC] changes nothing.
-func startGC() (percent int) {
+// adjustGC sets GOGC by the live heap, unless the environment sets the growth. It is small before the first tick, because
+// a restored state leaves much garbage. It is cheap enough for each tick.
+func adjustGC(ticked bool) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return 0
+		return
 	}
-	debug.SetGCPercent(minGCPercent)
-	return minGCPercent
-}
-
-// adjustGC sets GOGC by the live heap, and returns it. It is cheap enough for each tick.
-func adjustGC(percent int) int {
-	if percent == 0 {
-		return 0
+	now, next := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}, minGCPercent
+	metrics.Read(now)
+	if ticked {
+		next = gcPercent(now[0].Value.Uint64())
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	next := gcPercent(live[0].Value.Uint64())
-	if next != percent {
+	if uint64(next) != now[1].Value.Uint64() {
 		debug.SetGCPercent(next)
 	}
-	return next
 }
 
 // gcPercent returns GOGC for a number of live bytes, in steps of a tenth.

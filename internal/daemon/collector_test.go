@@ -1,6 +1,9 @@
 package daemon
 
-import "testing"
+import (
+	"runtime/debug"
+	"testing"
+)
 
 // TestGCPercent: the larger the heap, the less it may grow, in percent.
 func TestGCPercent(t *testing.T) {
@@ -13,13 +16,19 @@ func TestGCPercent(t *testing.T) {
 
 // TestGCEnvironment: GOGC and GOMEMLIMIT are not changed.
 func TestGCEnvironment(t *testing.T) {
-	t.Setenv("GOGC", "70")
-	if percent := startGC(); percent != 0 {
-		t.Error("GOGC was replaced")
+	was := debug.SetGCPercent(70)
+	defer debug.SetGCPercent(was)
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "1GiB")
+			adjustGC(true)
+			if percent := debug.SetGCPercent(70); percent != 70 {
+				t.Errorf("the growth is now %d %%", percent)
+			}
+		})
 	}
-	t.Setenv("GOGC", "")
-	t.Setenv("GOMEMLIMIT", "1GiB")
-	if percent := startGC(); percent != 0 {
-		t.Error("GOMEMLIMIT was replaced")
+	adjustGC(false)
+	if percent := debug.SetGCPercent(70); percent != minGCPercent {
+		t.Errorf("the growth at the start is %d %%", percent)
 	}
 }

@@ -57,7 +57,6 @@ func (d *Daemon) exportCounters() {
 	if d.reporter != nil {
 		count("forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load)
 		count("forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load)
-		count("forewarm_reports_missed_total", "Scheduled reports that were skipped because the daemon was not running.", d.reporter.missed.Load)
 	}
 }
 

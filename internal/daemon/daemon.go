@@ -123,7 +123,6 @@ type Daemon struct {
 	restoredAt     time.Time         // when reading began
 	decided        map[string]string // newest logged decision of each pool
 	tickBegan      time.Time
-	gcPercent      int // see adjustGC
 	onTick         func(*pipeline.Output)
 	tickTook       func(seconds float64)
 
@@ -159,10 +158,11 @@ func (d *Daemon) Close() error {
 // [ConfigError] if the configuration is wrong.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
-		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir), gcPercent: startGC(),
+		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
 		decided: map[string]string{}, savedBytes: math.NaN(),
 		lasting: cmp.Or(o.lasting, newLasting(o.Version)).next(cfg.Server.StaleAfter),
 	}
+	adjustGC(false)
 	lock, err := storage.Lock(cfg.Storage.Dir)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -49,19 +48,14 @@ func endSpan(span trace.Span, err error) {
 func (d *Daemon) tickSpan(began time.Time, out *pipeline.Output) trace.Span {
 	_, span := d.tracer.Start(context.Background(), "tick", trace.WithTimestamp(began))
 	if span.IsRecording() {
-		classes, events := 0, []string(nil)
-		for i := range out.Windows {
-			if out.Windows[i].Start.Equal(out.Tick.Add(-features.Minute)) {
-				classes++
-			}
-		}
+		var events []string
 		for i := range out.Decisions {
 			if x := &out.Decisions[i]; x.Publish {
 				events = append(events, x.EventID())
 			}
 		}
 		span.SetAttributes(attribute.String("forewarm.tick", out.Tick.UTC().Format(time.RFC3339)), attribute.Int64("forewarm.sequence", int64(out.Sequence)),
-			attribute.Int("forewarm.pools", len(out.Pools)), attribute.Int("forewarm.classes", classes), attribute.Int("forewarm.decisions", len(out.Decisions)),
+			attribute.Int("forewarm.pools", len(out.Pools)), attribute.Int("forewarm.decisions", len(out.Decisions)),
 			attribute.Int("forewarm.alerts", len(out.Alerts)), attribute.StringSlice("forewarm.events", events))
 	}
 	return span

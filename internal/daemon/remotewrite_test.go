@@ -11,21 +11,13 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestRemoteWrite: a real Prometheus, and a real VictoriaMetrics, get every stored sample, although they are stopped
-// for some time and the daemon is restarted meanwhile.
+// TestRemoteWrite: a real Prometheus gets every stored sample, although it is stopped for some time and the daemon is
+// restarted meanwhile.
 func TestRemoteWrite(t *testing.T) {
 	t.Parallel()
-	t.Run("prometheus", func(t *testing.T) {
-		testRemoteWrite(t, func(dir, address string) *testenv.Server {
-			return testenv.StartPrometheus(t, nil, dir, address, "--web.enable-remote-write-receiver")
-		})
-	})
-	t.Run("victoria", func(t *testing.T) {
-		testRemoteWrite(t, func(dir, address string) *testenv.Server { return testenv.StartVictoria(t, dir, address) })
-	})
-}
-
-func testRemoteWrite(t *testing.T, receive func(dir, address string) *testenv.Server) {
+	receive := func(dir, address string) *testenv.Server {
+		return testenv.StartPrometheus(t, nil, dir, address, "--web.enable-remote-write-receiver")
+	}
 	theirs := filepath.Join(t.TempDir(), "remote")
 	receiver := receive(theirs, "")
 	dir := t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -47,7 +46,7 @@ type reporter struct {
 	store        func(ctx context.Context, n alerting.Notice) error // stores the notice in the log
 	log          *zap.Logger
 
-	made, failed, missed atomic.Uint64
+	made, failed atomic.Uint64
 
 	reported time.Time // owned by Run; zero until it is known
 	retry    time.Time // wall clock of the next attempt after a failure
@@ -80,11 +79,11 @@ func (r *reporter) makeDue(ctx context.Context) {
 			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
 			return
 		}
-		if r.reported.IsZero() { // nothing to report before the first tick
+		if r.reported.IsZero() { // the first report is of the time after this start
 			r.reported = now
 		}
 	}
-	p, missed, due := r.schedule.Due(r.reported, now.Add(-r.settle))
+	p, due := r.schedule.Due(r.reported, now.Add(-r.settle))
 	if !due {
 		return
 	}
@@ -97,10 +96,6 @@ func (r *reporter) makeDue(ctx context.Context) {
 		return
 	}
 	r.made.Add(1)
-	if r.missed.Add(uint64(missed)); missed > 0 {
-		r.log.Warn("reports were missed while the daemon was away; the newest is made, for the others ask forewarm report -from -to",
-			zap.Int("missed", missed), zap.Time("since", r.reported))
-	}
 	r.reported = p.To
 }
 
@@ -203,29 +198,13 @@ func (d *Daemon) reportClock() time.Time {
 	return tick
 }
 
-// reported returns the end of the newest reported period, else the tick of the first decision, else the time of this
-// first start: zero on the event clock.
-func (d *Daemon) reported() (first time.Time, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	switch r, err := d.decisions.Reported(ctx); {
-	case err != nil:
-		return first, err
-	case r != nil:
-		return r.To, nil
+// reported returns the end of the newest reported period; zero before the first report.
+func (d *Daemon) reported() (time.Time, error) {
+	r, err := d.decisions.Reported(context.Background())
+	if r == nil {
+		return time.Time{}, err
 	}
-	found := errors.New("found")
-	err = d.reader.Read(ctx, time.Time{}, time.Now().AddDate(100, 0, 0), func(x *alerting.Decision) error {
-		first = x.Tick
-		return found
-	})
-	switch {
-	case errors.Is(err, found):
-		err = nil
-	case err == nil && d.cfg.Clock != pipeline.EventClock:
-		first = time.Now()
-	}
-	return first, err
+	return r.To, err
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.

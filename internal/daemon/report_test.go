@@ -75,8 +75,8 @@ func TestReporterOnSchedule(t *testing.T) {
 		d := newTestReporter(t, dir, "30 2 * * 0", "Europe/Berlin")
 		d.runFor(t, 9*24*time.Hour)
 		want := []string{"26 Dec 01:30 to 2 Jan 01:30", "2 Jan 01:30 to 9 Jan 01:30"}
-		if diff := cmp.Diff(want, d.sent); diff != "" || d.made.Load() != 2 || d.missed.Load() != 0 {
-			t.Errorf("%d made, %d missed; −want +got:\n%s", d.made.Load(), d.missed.Load(), diff)
+		if diff := cmp.Diff(want, d.sent); diff != "" || d.made.Load() != 2 {
+			t.Errorf("%d made; −want +got:\n%s", d.made.Load(), diff)
 		}
 		titles := []string{"26 Dec 1999 02:30 to 2 Jan 2000 02:30 Europe/Berlin", "2 Jan 2000 02:30 to 9 Jan 2000 02:30 Europe/Berlin"}
 		if diff := cmp.Diff(titles, d.titles); diff != "" {
@@ -101,8 +101,8 @@ func TestReporterOnTheEventClock(t *testing.T) {
 		}
 		d.runFor(t, 3*time.Minute+20*time.Second)
 		want := []string{"11 May 07:00 to 12 May 07:00", "12 May 07:00 to 13 May 07:00", "13 May 07:00 to 14 May 07:00"}
-		if diff := cmp.Diff(want, d.sent); diff != "" || d.missed.Load() != 0 {
-			t.Errorf("%d missed; −want +got:\n%s", d.missed.Load(), diff)
+		if diff := cmp.Diff(want, d.sent); diff != "" {
+			t.Errorf("−want +got:\n%s", diff)
 		}
 	})
 }
@@ -149,8 +149,8 @@ func TestReporterCatchesUpOnce(t *testing.T) {
 		}
 		time.Sleep(24 * 24 * time.Hour) // three Mondays
 		d := run(time.Minute)
-		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.sent); diff != "" || d.missed.Load() != 3 {
-			t.Errorf("%d missed; %s", d.missed.Load(), diff)
+		if diff := cmp.Diff([]string{"17 Jan 07:00 to 24 Jan 07:00"}, d.sent); diff != "" {
+			t.Error(diff)
 		}
 		for range 2 {
 			if d := run(time.Minute); len(d.sent) > 0 {

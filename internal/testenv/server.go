@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Server is a running Prometheus, VictoriaMetrics or Alertmanager.
+// Server is a running Prometheus or Alertmanager.
 type Server struct {
 	URL  string
 	Stop func()
@@ -34,24 +32,11 @@ func StartPrometheus(t testing.TB, config []string, dir, address string, flags .
 	cfg := WriteFile(t, filepath.Join(t.TempDir(), "prometheus.yml"), config...)
 	cmd := exec.Command(binary, append(flags, "--config.file="+cfg, "--storage.tsdb.path="+dir, "--web.listen-address="+address,
 		"--log.level=error", "--storage.tsdb.retention.time=1000d")...)
-	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
-}
-
-// StartVictoria runs a VictoriaMetrics in the same way. The test is skipped if it is not installed, also in CI.
-func StartVictoria(t testing.TB, dir, address string) *Server {
-	t.Helper()
-	binary, err := exec.LookPath("victoria-metrics")
-	if err != nil {
-		t.Skip(err)
-	}
-	address = cmp.Or(address, FreeAddress(t))
-	cmd := exec.Command(binary, "-storageDataPath="+dir, "-httpListenAddr="+address, "-retentionPeriod=100y", "-search.latencyOffset=0s", "-loggerLevel=ERROR")
-	// SIGKILL would lose accepted samples of the last seconds.
-	return serveUntil(t, cmd, "http://"+address, "/health", syscall.SIGTERM)
+	return serveUntil(t, cmd, "http://"+address, "/-/ready")
 }
 
 // serveUntil runs a server until the test ends, and waits until it is ready.
-func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *Server {
+func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string) *Server {
 	t.Helper()
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
@@ -59,7 +44,7 @@ func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string, end os.Signal) *
 	}
 	p := &Server{URL: url}
 	p.Stop = func() {
-		_ = cmd.Process.Signal(end)
+		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		p.Stop = func() {}
 	}
@@ -77,7 +62,7 @@ func StartAlertmanager(t testing.TB, config string, flags ...string) *Server {
 	dir, address := t.TempDir(), FreeAddress(t)
 	cmd := exec.Command(Program(t, "prometheus-alertmanager", "prometheus-alertmanager", "alertmanager"), append(flags,
 		"--config.file="+WriteFile(t, filepath.Join(dir, "alertmanager.yml"), config), "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
-	return serveUntil(t, cmd, "http://"+address, "/-/ready", os.Kill)
+	return serveUntil(t, cmd, "http://"+address, "/-/ready")
 }
 
 // Silent is the configuration of an Alertmanager that notifies nobody.
@@ -142,17 +127,4 @@ func PrometheusPast(t testing.TB, days int, end time.Time, turn time.Duration) *
 		t.Fatalf("%v: %s", err, out)
 	}
 	return StartPrometheus(t, nil, dir, "")
-}
-
-// VictoriaPast starts a VictoriaMetrics and imports the history of vllmHistory.
-func VictoriaPast(t testing.TB, days int, end time.Time, turn time.Duration) *Server {
-	p := StartVictoria(t, filepath.Join(t.TempDir(), "victoria"), "")
-	resp, err := http.Post(p.URL+"/api/v1/import/prometheus", "text/plain", bytes.NewReader(vllmHistory(days, end, turn)))
-	if err != nil || resp.StatusCode/100 != 2 {
-		t.Fatalf("%v, %v", resp, err)
-	}
-	_ = resp.Body.Close()
-	last := fmt.Sprintf("%s/api/v1/query?query=count(last_over_time({model_name='llama'}[5m]))&time=%d", p.URL, end.Unix())
-	Await(t, "VictoriaMetrics to answer with all series", func() bool { _, body := Get(last); return strings.Contains(body, `"12"`) })
-	return p
 }

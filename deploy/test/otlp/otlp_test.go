@@ -52,7 +52,7 @@ func TestExport(t *testing.T) {
 		}
 		return false
 	})
-	if at := tick.attribute("forewarm.tick"); !strings.HasPrefix(at, "2024-01-01T0") || tick.attribute("forewarm.pools") != "1" || tick.attribute("forewarm.classes") != "1" {
+	if at := tick.attribute("forewarm.tick"); !strings.HasPrefix(at, "2024-01-01T0") || tick.attribute("forewarm.pools") != "1" {
 		t.Errorf("attributes of a tick: %v", tick.Attributes().AsRaw())
 	}
 	for _, want := range []string{"snapshot", "report", "GET /api/v1/pools/{pool}/forecast"} {
