@@ -19,7 +19,6 @@ func TestBottleneck(t *testing.T) {
 		waiting, kvUse float64
 		want           Bottleneck
 	}{
-		"neither":                         {false, false, 4, .97, BottleneckNone},
 		"the first token":                 {true, false, 0, .6, BottleneckPrefill},
 		"the first token, requests queue": {true, false, 3, .6, BottleneckPrefill},
 		"further tokens":                  {false, true, 0, .7, BottleneckDecode},

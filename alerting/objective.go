@@ -217,8 +217,7 @@ func (b *conditions) latency() {
 			w.Description, w.Action = joinSentences(w.Description, requestSentence(side)), joinSentences(side.chase(), w.Action)
 		}
 	}
-	c := b.add(LatencyObjective, "", w)
-	c.Severity, c.Annotations["diagnosis"] = severity, string(breach.Binds)
+	b.add(LatencyObjective, "", w).Severity = severity
 }
 
 // pointsTo is a sentence about the resource that latencies point to. Where they give no other sign of it than
@@ -236,29 +235,20 @@ func (d *Decision) pointsTo(binds Bottleneck) string {
 	if known && use < low && binds != BottleneckSlots && binds != BottleneckKV {
 		return fmt.Sprintf("Demand is only %s of the planned capacity, so suspect the engines.", percent(use))
 	}
-	return "It points to " + bottleneckTexts[binds] + "."
+	return fmt.Sprintf("It points to %s.", binds)
 }
 
-// Bottleneck is the resource that is short, as latencies over their objectives show.
+// Bottleneck is the resource that is short, as latencies over their objectives show, in words.
 type Bottleneck string
 
 // The bottlenecks.
 const (
-	BottleneckNone    Bottleneck = ""
-	BottleneckPrefill Bottleneck = "prefill" // only the first token takes longer
-	BottleneckDecode  Bottleneck = "decode"  // only the next tokens take longer
-	BottleneckSlots   Bottleneck = "slots"   // both take longer, and requests queue while KV memory is free
-	BottleneckKV      Bottleneck = "kv"      // the first token takes longer, and requests queue for KV memory
-	BottleneckBoth    Bottleneck = "prefill_and_decode"
+	BottleneckPrefill Bottleneck = "prefill throughput" // only the first token takes longer
+	BottleneckDecode  Bottleneck = "decode throughput"  // only the next tokens take longer
+	BottleneckSlots   Bottleneck = "request slots, because requests queue while KV memory is free"
+	BottleneckKV      Bottleneck = "KV memory, because requests queue for it"
+	BottleneckBoth    Bottleneck = "prefill and decode throughput"
 )
-
-var bottleneckTexts = map[Bottleneck]string{
-	BottleneckPrefill: "prefill throughput",
-	BottleneckDecode:  "decode throughput",
-	BottleneckSlots:   "request slots, because requests queue while KV memory is free",
-	BottleneckKV:      "KV memory, because requests queue for it",
-	BottleneckBoth:    "prefill and decode throughput",
-}
 
 // bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready
 // replica and the KV use of the fullest one. If requests queue while KV memory is full, it is KV memory, because it
@@ -274,10 +264,8 @@ func bottleneckOf(ttft, itl bool, waiting, kvUse float64) Bottleneck {
 		return BottleneckBoth
 	case ttft:
 		return BottleneckPrefill
-	case itl:
-		return BottleneckDecode
 	}
-	return BottleneckNone
+	return BottleneckDecode
 }
 
 // Signal is the latencies and queues of a pool in one minute. NaN is unknown.

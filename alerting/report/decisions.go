@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/features"
 )
 
 const (
@@ -19,10 +18,9 @@ const (
 type tick struct {
 	at                      time.Time
 	ready, pending, desired int
-	reserve, least, limit   int
+	reserve, limit          int
 	lead                    time.Duration
-	lag                     time.Duration // median warm-up lag that the decision used; without it the lead less a minute
-	warns                   bool          // of a saturation
+	warns                   bool // of a saturation
 	cause                   string
 	resources               []resource
 }
@@ -37,12 +35,8 @@ type resource struct {
 func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, reserve: d.Reserves.Total(), limit: d.Limit,
-		lead: d.Lead, lag: d.Lead - features.Minute, cause: d.Cause(),
+		lead: d.Lead, cause: d.Cause(),
 		warns: d.Ahead() >= d.WarnFrom && !d.Stale,
-	}
-	if d.Basis != nil {
-		t.least = d.Basis.Least
-		t.lag = time.Duration(d.Basis.Warmup.P50 * float64(time.Second)).Round(time.Second)
 	}
 	for _, r := range d.Resources {
 		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, max(r.LoadFactor(), 1)})

@@ -6,14 +6,6 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// shareText is a part in percent that is 100 % only for the whole.
-func shareText(part, whole int) string {
-	if s := value.Percent(Number(part) / Number(whole)); part == whole || s != value.Percent(1) {
-		return s
-	}
-	return "more than 99 %"
-}
-
 // quantity shows a value with its unit: 12300 tokens/s is "12.3k tokens/s".
 func quantity(n Number, unit string) string {
 	switch text := value.Short(float64(n)); {

@@ -14,25 +14,26 @@ func (p *pool) provision() Provision {
 		out.ReplicaHourUSD = Number(usd)
 	}
 	var needed, over, under, paid int // replica-minutes
-	var lags []float64
-	var required []int // in known minutes
+	var required []int                // in known minutes
 	for _, x := range p.minutes[p.first:] {
 		if math.IsNaN(x.replicas) {
 			continue
 		}
 		need, t := int(x.needed()), x.tick
-		lags = append(lags, t.lag.Minutes())
 		paid += t.ready + t.pending
 		needed += need
-		over += max(0, t.ready-max(need+t.reserve, t.least))
+		over += max(0, t.ready-max(need+t.reserve, p.basis.Least))
 		under += max(0, need-t.ready)
-		least := max(need, t.least)
+		least := max(need, p.basis.Least)
 		if t.limit > 0 {
 			least = min(least, t.limit)
 		}
 		required = append(required, least)
 	}
-	out.KnownMinutes, out.LagMinutes = len(lags), median(lags)
+	out.KnownMinutes, out.LagMinutes = len(required), value.Unknown
+	if lag := p.basis.Warmup.P50; lag > 0 {
+		out.LagMinutes = Number(lag / 60)
+	}
 	amount := func(replicaMinutes int) Amount {
 		hours := Number(replicaMinutes) / 60
 		if out.KnownMinutes == 0 {

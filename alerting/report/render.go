@@ -21,7 +21,7 @@ var (
 	page string
 
 	document = markdown.New(text, page, template.FuncMap{
-		"class": features.ClassName, "inc": func(i int) int { return i + 1 }, "share": shareText, "resource": alerting.ResourceName, "ahead": horizonText,
+		"class": features.ClassName, "inc": func(i int) int { return i + 1 }, "share": func(part, whole int) string { return value.Percent(Number(part) / Number(whole)) }, "resource": alerting.ResourceName, "ahead": horizonText,
 		"percent": value.Percent, "big": value.Large, "quantity": quantity, "money": value.Dollars, "times": func(n int) string { return value.Count(n, "time") },
 		"minutes": value.Minutes, "lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
 		"hours": Amount.hours,
@@ -95,25 +95,9 @@ func (p *Pool) Worst() []Episode {
 	return all
 }
 
-// Unlisted is the number of saturations that are not among the worst.
-func (p *Pool) Unlisted() int { return max(0, len(p.Saturation.Episodes)-episodesShown) }
-
-// UnlistedClasses is the number of classes that are lighter than those in the table.
-func (p *Pool) UnlistedClasses() int { return max(0, len(p.Totals)-1-classesShown) }
-
 // Classes are the pool and its heaviest classes by tokens.
 func (p *Pool) Classes() []Total {
 	all := slices.Clone(p.Totals)
 	slices.SortStableFunc(all, func(a, b Total) int { return cmp.Compare(b.tokens(), a.tokens()) }) // the pool has most
 	return all[:min(len(all), classesShown+1)]
-}
-
-// ClassError is the error of the forecasts of a class's requests.
-func (p *Pool) ClassError(class string) string {
-	for _, a := range p.Accuracy {
-		if a.Class == class && a.Dimension == features.DimRequests && a.Horizon == headline {
-			return value.Percent(a.WAPE)
-		}
-	}
-	return "–"
 }

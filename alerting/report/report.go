@@ -139,7 +139,7 @@ type Decisions struct {
 // Provision compares replicas with the need of the load. See the package comment for each definition.
 type Provision struct {
 	KnownMinutes   int    `json:"known_minutes"`              // with known demand, capacity and replicas; the others are sums over these
-	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of Hindsight
+	LagMinutes     Number `json:"lag_minutes"`                // warm-up lag of Hindsight, of the newest decision
 	GPUsPerReplica int    `json:"gpus_per_replica,omitempty"` // of the newest decision; absent if it has none
 	ReplicaHourUSD Number `json:"replica_hour_usd"`           // of the newest decision
 

@@ -25,8 +25,13 @@ func (p *Pool) headline() (rows []Accuracy) {
 	return rows
 }
 
-// namesShown bounds the pools that a sentence of the summary names.
-const namesShown = 3
+// poolsText names up to three pools, or counts them.
+func poolsText(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, " and ")
+	}
+	return value.Count(len(names), "pool")
+}
 
 // sums are over all pools.
 type sums struct {
@@ -49,22 +54,14 @@ func (r *Report) summarise() {
 		return
 	}
 	s := sums{requests: value.Unknown, tokens: value.Unknown}
-	who := value.Count(len(r.Pools), "pool")
 	names := make([]string, len(r.Pools))
 	for i := range r.Pools {
 		names[i] = r.Pools[i].Pool
 		s.add(&r.Pools[i])
 	}
-	if len(names) <= namesShown {
-		who = strings.Join(names, " and ")
-	}
-	r.Summary = []string{s.traffic(period, who), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
-	if n := len(s.decodeOnly); n > 0 {
-		of := value.Count(n, "pool")
-		if n <= namesShown {
-			of = strings.Join(s.decodeOnly, " and ")
-		}
-		r.Summary = append(r.Summary, "Prefill replicas of "+of+" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")
+	r.Summary = []string{s.traffic(period, poolsText(names)), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
+	if len(s.decodeOnly) > 0 {
+		r.Summary = append(r.Summary, "Prefill replicas of "+poolsText(s.decodeOnly)+" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")
 	}
 }
 
@@ -101,7 +98,7 @@ func (s *sums) traffic(period, who string) string {
 		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, value.Large(s.requests), value.Large(s.tokens))
 	}
 	if s.observed < s.minutes {
-		text += fmt.Sprintf("; telemetry is known for %s of the time", shareText(s.observed, s.minutes))
+		text += fmt.Sprintf("; telemetry is known for %s of the time", value.Percent(Number(s.observed)/Number(s.minutes)))
 	}
 	return text + "."
 }
@@ -246,7 +243,7 @@ func (p *Pool) suggestions() (out []string) {
 	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
 	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", value.Count(s.InTime, "saturation"))
 	decided := 10*d.Decided >= 9*d.Minutes
-	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", shareText(d.Minutes-d.Decided, d.Minutes))
+	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", value.Percent(1-Number(d.Decided)/Number(d.Minutes)))
 	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", value.Percent(1-Number(d.Observed)/Number(d.Minutes)))
 	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", value.Count(s.False, "false warning"))
 	if a := p.MainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {

@@ -2,10 +2,7 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -64,20 +61,4 @@ func (s *folder) Send(_ context.Context, n alerting.Notice) error {
 		}
 	}
 	return nil
-}
-
-// Probe writes and removes a file in the folder, or in its first existing parent.
-func (s *folder) Probe(context.Context) (string, error) {
-	dir := s.dir
-	for {
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	f, err := os.CreateTemp(dir, ".forewarm-check-*")
-	if err != nil {
-		return "", fmt.Errorf("report.dir %s: %w; make it writable, or name another", s.dir, err)
-	}
-	return s.dir + " can be written", errors.Join(f.Close(), os.Remove(f.Name()))
 }

@@ -101,7 +101,7 @@ func Dollars(usd Number) string {
 	return "$" + Large(usd)
 }
 
-// Percent writes a share in percent, below ten with one decimal.
+// Percent writes a share in percent, below ten with one decimal. Only the whole is 100 %.
 func Percent(share Number) string {
 	p, digits := 100*float64(share), 0
 	switch {
@@ -109,6 +109,8 @@ func Percent(share Number) string {
 		return "–"
 	case p > 0 && p < .05:
 		return "<0.1 %"
+	case p < 100 && p >= 99.5:
+		return ">99 %"
 	case p > 999:
 		return "above 999 %"
 	case p < -999:
