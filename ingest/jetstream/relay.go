@@ -109,9 +109,7 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	b := ingest.Batch{ReceivedAt: time.Now().UTC()}
 	codec.Decode(about, m.Data, r.cfg.Limits, &b)
 	for b.Records() > len(b.Refused) {
-		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
-		err := r.cfg.Store(storing, &b)
-		cancel()
+		err := r.cfg.Store(context.WithoutCancel(ctx), &b)
 		if err == nil {
 			break
 		}

@@ -20,8 +20,8 @@ import (
 
 // Deps is what a Scraper needs of others.
 type Deps struct {
-	// Publish stores one replica report in the telemetry stream. It is called from several goroutines at once.
-	Publish func(ctx context.Context, r *ingest.Replica) error
+	// Store stores the replica reports of a target in the telemetry stream. It is called from several goroutines at once.
+	Store func(ctx context.Context, b *ingest.Batch) error
 	// Lookup gives the addresses of a name; nil asks the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]string, error)
 	Log    *zap.Logger
@@ -157,15 +157,20 @@ func (s *Scraper) Faults() string {
 	return strings.Join(out, "; ")
 }
 
+// source is the producer of the reports. Its clock is the daemon's.
+const source = "scrape"
+
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
-	for i := range reports {
-		if err := s.deps.Publish(ctx, &reports[i]); err != nil {
-			s.Unpublished.Add(1)
-			s.deps.Log.Debug("replica report not stored", zap.String("pool", reports[i].Pool), zap.String("replica", reports[i].Name), zap.Error(err))
-			continue
-		}
-		s.Published.Add(1)
+	n := uint64(len(reports))
+	if n == 0 {
+		return
 	}
+	if err := s.deps.Store(ctx, &ingest.Batch{Source: source, Replicas: reports}); err != nil {
+		s.Unpublished.Add(n)
+		s.deps.Log.Debug("replica reports not stored", zap.Error(err))
+		return
+	}
+	s.Published.Add(n)
 }
 
 // find lists the targets of this round. Targets that a name no longer resolves to are reported gone. A name that does

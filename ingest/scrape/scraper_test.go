@@ -49,11 +49,13 @@ func run(t *testing.T, c Config, lookup func(string) ([]string, error), transpor
 	t.Helper()
 	d := &eventLog{began: time.Now()}
 	s, err := New(c, Deps{
-		Publish: func(_ context.Context, r *ingest.Replica) error {
-			if strings.Contains(r.Name, "unpublishable") {
-				return errors.New("no stream")
+		Store: func(_ context.Context, b *ingest.Batch) error {
+			for _, r := range b.Replicas {
+				if strings.Contains(r.Name, "unpublishable") {
+					return errors.New("no stream")
+				}
+				d.add("%s is %s", r.Name, r.State)
 			}
-			d.add("%s is %s", r.Name, r.State)
 			return nil
 		},
 		Lookup: func(_ context.Context, name string) ([]string, error) { return lookup(name) },
@@ -161,8 +163,10 @@ func TestStartsAreDated(t *testing.T) {
 		began := time.Now()
 		var reported []string
 		s, err := New(Config{Interval: 15 * time.Second, Jobs: []Job{{Pool: "p", DNS: "engines:1"}}}, Deps{
-			Publish: func(_ context.Context, r *ingest.Replica) error {
-				reported = append(reported, fmt.Sprint(r.Name, " ", r.StartupSeconds))
+			Store: func(_ context.Context, b *ingest.Batch) error {
+				for _, r := range b.Replicas {
+					reported = append(reported, fmt.Sprint(r.Name, " ", r.StartupSeconds))
+				}
 				return nil
 			},
 			Lookup: func(context.Context, string) ([]string, error) {
@@ -203,7 +207,7 @@ func TestFaultsNameTheTarget(t *testing.T) {
 		s, err := New(Config{Interval: 15 * time.Second, Jobs: []Job{
 			{Pool: "p", Targets: []string{"ok:1", "html:1", "broken:1"}, Path: "/m"}, {Pool: "q", DNS: "engines:1"},
 		}}, Deps{
-			Publish: func(context.Context, *ingest.Replica) error { return nil },
+			Store: func(context.Context, *ingest.Batch) error { return nil },
 			Lookup: func(context.Context, string) ([]string, error) {
 				switch time.Since(began) {
 				case 0:

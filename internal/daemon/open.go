@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
@@ -219,18 +216,12 @@ func (d *Daemon) openScaler(service, key string, c rpc.Config) (*rpc.Server, err
 	return s, nil
 }
 
-// scrapeSource is the producer name of scraped reports. Its clock is the daemon's.
-const scrapeSource = "scrape"
-
-// storeTimeout bounds storing one replica report in the stream.
-const storeTimeout = 5 * time.Second
-
 // openScraper prepares the scraper of engines; nil if none is configured.
 func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Publish: d.publishReplica, Log: d.log.Named("scrape")})
+	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store, Log: d.log.Named("scrape")})
 	if err != nil {
 		return err
 	}
@@ -242,16 +233,4 @@ func (d *Daemon) openScraper() (err error) {
 	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats.Targets.Load()) })
 	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, and names that did not resolve; /readyz says why.", stats.Failures.Load)
 	return nil
-}
-
-// publishReplica stores a report like that of an engine. It is applied when it is read back.
-func (d *Daemon) publishReplica(ctx context.Context, r *ingest.Replica) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Inner(), ingest.ReplicaSubject, r.Pool, r.Name))
-	m.Data = codec.Append(nil, r)
-	m.Header.Set("Content-Type", codec.ContentTypeJSON)
-	m.Header.Set(codec.HeaderSource, scrapeSource)
-	_, err := d.js.PublishMsg(ctx, m)
-	return err
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -40,7 +40,7 @@ func TestScrapedEngines(t *testing.T) {
 		lines = append(lines, "  - {name: "+pool+", decode_tokens_per_s: 400, itl: 25ms, replicas: {max: 4}}")
 	}
 	p := startDaemon(t, lines...)
-	reports := testenv.Subscribe(t, p.conn, "forewarm.telemetry.replica.>")
+	reports := testenv.Subscribe(t, p.conn, "forewarm.telemetry.request.>")
 	if err := p.conn.Flush(); err != nil { // the scraper publishes on another connection
 		t.Fatal(err)
 	}
@@ -48,28 +48,22 @@ func TestScrapedEngines(t *testing.T) {
 	seen, got := map[string]bool{}, map[string]replicas{}
 	for len(seen) < 8 { // the replicas of the five engines
 		m := must(reports.NextMsg(testenv.Patience))
-		var r struct {
-			Pool, Replica string
-			Waiting       int
-			KVUsedRatio   float64 `json:"kv_used_ratio"`
-			KVUsed        float64 `json:"kv_used_tokens"`
-			KVCapacity    float64 `json:"kv_capacity_tokens"`
+		var b ingest.Batch
+		codec.Decode(codec.Meta{ContentType: m.Header.Get("Content-Type"), Source: m.Header.Get("Forewarm-Source")}, m.Data, ingest.DefaultLimits(), &b)
+		if len(b.Replicas) == 0 || b.Source != "scrape" {
+			t.Errorf("a message on %s with headers %v has %+v", m.Subject, m.Header, b)
 		}
-		if err := json.Unmarshal(m.Data, &r); err != nil {
-			t.Fatal(err)
+		for _, r := range b.Replicas {
+			if seen[r.Pool+r.Name] {
+				continue
+			}
+			seen[r.Pool+r.Name] = true
+			if r.KVCapacityTokens > 0 {
+				r.KVUsedRatio = float64(r.KVUsedTokens) / float64(r.KVCapacityTokens)
+			}
+			s := got[r.Pool]
+			got[r.Pool] = replicas{s.ready + 1, s.waiting + int(max(r.Waiting, 0)), max(s.kv, r.KVUsedRatio)}
 		}
-		if want := ingest.Subject("forewarm", ingest.ReplicaSubject, r.Pool, r.Replica); m.Subject != want || m.Header.Get("Content-Type") != "application/json" || m.Header.Get("Forewarm-Source") != "scrape" {
-			t.Errorf("a report on %s with headers %v, want %s", m.Subject, m.Header, want)
-		}
-		if seen[r.Pool+r.Replica] {
-			continue
-		}
-		seen[r.Pool+r.Replica] = true
-		if r.KVCapacity > 0 {
-			r.KVUsedRatio = r.KVUsed / r.KVCapacity
-		}
-		s := got[r.Pool]
-		got[r.Pool] = replicas{s.ready + 1, s.waiting + r.Waiting, max(s.kv, r.KVUsedRatio)}
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("replicas, waiting requests and largest KV use are %v, want %v", got, want)
