@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"io"
-	"maps"
 	"math"
 	"runtime"
 	"strconv"
@@ -20,8 +19,8 @@ import (
 )
 
 // Exporter is the content of /metrics: counters of this process, and the gauges of the last tick. The gauges are
-// withdrawn after some time without a tick, so that nothing scales on values of a stuck daemon. A reload replaces the
-// daemon and its exporter: counters continue, see [Exporter.Next]. All methods are safe for concurrent use.
+// withdrawn after some time without a tick, so that nothing scales on values of a stuck daemon. All methods are safe for
+// concurrent use.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
 // forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
@@ -30,20 +29,15 @@ type Exporter struct {
 	Records *metrics.Counter // of telemetry, counted
 	Ignored *metrics.Counter // records that carry no demand
 
-	set    *metrics.Set // gauges
-	counts *metrics.Set // counters and histograms, of all daemons of the process
-	events *metrics.Counter
-
-	version    string
+	set        *metrics.Set
+	events     *metrics.Counter
 	staleAfter time.Duration
-	before     map[string]uint64 // totals of the daemon before a reload, by name; constant
 
 	tick     atomic.Int64  // origin of the last one, Unix ms; 0 before it
 	sequence atomic.Uint64 // that it has read
 
 	mu      sync.Mutex
 	help    map[string]string
-	totals  map[string]func() uint64 // see Counter
 	writers []func(io.Writer)
 	gauges  []byte    // of the last tick with decisions, rendered
 	decided time.Time // time of that tick, by the clock of this process
@@ -53,21 +47,7 @@ type Exporter struct {
 // for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	metrics.ExposeMetadata(true)
-	return (&Exporter{version: version, counts: metrics.NewSet()}).Next(staleAfter)
-}
-
-// Next returns the exporter of the daemon that replaces the one of e, which has stopped.
-func (e *Exporter) Next(staleAfter time.Duration) *Exporter {
-	before, help := map[string]uint64{}, map[string]string{}
-	maps.Copy(help, e.help)
-	maps.Copy(before, e.before) // of parts that this daemon did not have
-	for name, total := range e.totals {
-		before[name] = total()
-	}
-	e = &Exporter{
-		version: e.version, staleAfter: staleAfter, set: metrics.NewSet(), counts: e.counts, before: before, help: help, totals: map[string]func() uint64{},
-		gauges: e.gauges, decided: e.decided,
-	}
+	e := &Exporter{staleAfter: staleAfter, set: metrics.NewSet(), help: map[string]string{}}
 	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
@@ -77,7 +57,7 @@ func (e *Exporter) Next(staleAfter time.Duration) *Exporter {
 		e.decisions(action)
 	}
 	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
-	e.Gauge("forewarm_build_info{version="+strconv.Quote(e.version)+",goversion="+strconv.Quote(runtime.Version())+"}",
+	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
 	ofTick := func(name, help string, f func() float64) {
 		e.Gauge(name, help+"; NaN before the first.", func() float64 {
@@ -134,33 +114,13 @@ func (e *Exporter) Gauge(name, help string, f func() float64) {
 // Histogram exposes a histogram of observed values; buckets are upper bounds.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
 	e.describe(name, help)
-	return e.counts.GetOrCreatePrometheusHistogramExt(name, buckets).Update
+	return e.set.GetOrCreatePrometheusHistogramExt(name, buckets).Update
 }
 
-// Counter exposes a counter that f returns, counted since the daemon was opened; name ends in _total and may have labels.
-// What the daemons before it counted is added.
+// Counter exposes a counter that f returns; name ends in _total and may have labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
-	e.Lasting(name, help, func() uint64 { return e.before[name] + f() })
-}
-
-// Lasting is Counter for what a saved state counts.
-func (e *Exporter) Lasting(name, help string, f func() uint64) {
 	e.describe(name, help)
 	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.totals[name] = f
-}
-
-// Total is the value of a counter by its name with labels; 0 if there is none.
-func (e *Exporter) Total(name string) uint64 {
-	e.mu.Lock()
-	total := e.totals[name]
-	e.mu.Unlock()
-	if total == nil {
-		return 0
-	}
-	return total()
 }
 
 // WritePrometheus writes everything in the text exposition format.
@@ -173,7 +133,6 @@ func (e *Exporter) WritePrometheus(w io.Writer) {
 	e.mu.Unlock()
 
 	var own bytes.Buffer
-	e.counts.WritePrometheus(&own)
 	e.set.WritePrometheus(&own)
 	for _, write := range writers {
 		write(&own)
@@ -185,7 +144,7 @@ func (e *Exporter) WritePrometheus(w io.Writer) {
 
 func (e *Exporter) counter(name, help string) *metrics.Counter {
 	e.describe(name, help)
-	return e.counts.GetOrCreateCounter(name)
+	return e.set.GetOrCreateCounter(name)
 }
 
 func (e *Exporter) describe(name, help string) {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,32 +88,6 @@ func TestExpositionIsValid(t *testing.T) {
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "forewarm_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
-	}
-}
-
-// TestCountersOutliveAReload: the next exporter of a process adds to the counters of the one before, and begins with
-// its gauges. What a saved state counts is not added twice.
-func TestCountersOutliveAReload(t *testing.T) {
-	e := fullExporter()
-	e.Lasting("forewarm_features_amended_total", "Amended.", func() uint64 { return 5 })
-	for reload := range 2 {
-		e = e.Next(time.Hour).Next(time.Hour) // the daemon in between does not start
-		e.Records.Add(1)
-		e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 1 })
-		e.Lasting("forewarm_features_amended_total", "Amended.", func() uint64 { return 5 })
-		text := exposition(e)
-		for _, line := range []string{
-			fmt.Sprintf("\nforewarm_ingest_records_total %d\n", 11+reload), fmt.Sprintf("\nforewarm_sink_errors_total{sink=\"b\"} %d\n", 4+reload),
-			"\nforewarm_features_amended_total 5\n", `forewarm_ingest_refused_total{reason="not_json"} 4`,
-			`forewarm_rpc_calls_total{service="keda",method="GetMetrics",code="Unavailable"} 1`,
-		} {
-			if !strings.Contains(text, line) {
-				t.Errorf("reload %d: no %q", reload, line)
-			}
-		}
-		if !strings.Contains(text, "forewarm_desired_replicas") || strings.Contains(text, `sink="a"`) {
-			t.Errorf("reload %d: no gauges, or a counter of a part that is gone", reload)
 		}
 	}
 }

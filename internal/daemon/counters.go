@@ -26,18 +26,17 @@ func (d *Daemon) exportCounters() {
 	count("forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped)
 	count("forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) })
 	count("forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign)
-	lasting := d.exporter.Lasting
 	omissions := func() pipeline.Omissions { return locked(d, &d.omissions) }
-	lasting("forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func() uint64 { return omissions().IDsForgotten })
-	lasting("forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func() uint64 { return omissions().ConditionsDropped })
-	lasting("forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func() uint64 { return omissions().ProducersRefused })
-	lasting("forewarm_features_amended_total", "Records that changed a minute after its first count.", func() uint64 { return omissions().Features.Amended })
-	lasting("forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func() uint64 { return omissions().Features.BadTimes })
-	lasting("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes, or theirs is *, the name of the whole pool.", func() uint64 { return omissions().Features.OverflowRecords })
-	lasting("forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func() uint64 { return omissions().Features.ClassesEvicted })
-	lasting("forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func() uint64 { return omissions().Features.SkippedMinutes })
-	lasting("forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func() uint64 { return omissions().Features.ReplicasStale })
-	lasting("forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func() uint64 { return omissions().Features.ReplicasRefused })
+	count("forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func() uint64 { return omissions().IDsForgotten })
+	count("forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func() uint64 { return omissions().ConditionsDropped })
+	count("forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func() uint64 { return omissions().ProducersRefused })
+	count("forewarm_features_amended_total", "Records that changed a minute after its first count.", func() uint64 { return omissions().Features.Amended })
+	count("forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func() uint64 { return omissions().Features.BadTimes })
+	count("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes, or theirs is *, the name of the whole pool.", func() uint64 { return omissions().Features.OverflowRecords })
+	count("forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func() uint64 { return omissions().Features.ClassesEvicted })
+	count("forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func() uint64 { return omissions().Features.SkippedMinutes })
+	count("forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func() uint64 { return omissions().Features.ReplicasStale })
+	count("forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func() uint64 { return omissions().Features.ReplicasRefused })
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
 		if n, known := d.consumer.Pending(); known {
 			return float64(n)

@@ -3,11 +3,9 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math"
 	"net"
 	"sync"
@@ -40,33 +38,6 @@ type Options struct {
 	Version string
 	Log     *zap.Logger
 	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
-
-	lasting *lasting // of the daemon that this one replaces, which is closed; nil for the first of a process
-}
-
-// lasting is what the daemons of a process have in common, one after the other. A saved state does not have it.
-type lasting struct {
-	exporter *server.Exporter
-	watch    *selfWatch
-	board    *server.Board
-	// The rest is guarded by Daemon.mu.
-	failedWrites map[string]failedWrite       // by part: snapshot, log, series …
-	refusedBy    map[ingest.Refusal]*refusals // recent ones
-	divergence   string                       // text of the newest
-}
-
-func newLasting(version string) *lasting {
-	return &lasting{exporter: server.NewExporter(version, 0), watch: newSelfWatch(), board: &server.Board{}, failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{}}
-}
-
-// next prepares for the next daemon. The errors of writes belong to the one before, but not since when they fail.
-func (l *lasting) next(staleAfter time.Duration) *lasting {
-	l.exporter = l.exporter.Next(staleAfter)
-	maps.DeleteFunc(l.failedWrites, func(_ string, u failedWrite) bool { return u.err == "" })
-	for what, u := range l.failedWrites {
-		l.failedWrites[what] = failedWrite{since: u.since}
-	}
-	return l
 }
 
 // ConfigError is an error in the configuration, or in a file that it names.
@@ -77,8 +48,6 @@ func (e ConfigError) Unwrap() error { return e.error }
 // Daemon is one running Forewarm: the pipeline, its inputs and its outputs. [New] opens the parts in order, and Close
 // closes them in reverse order. Run owns all goroutines.
 type Daemon struct {
-	*lasting
-
 	cfg     *config.Config
 	version string
 	log     *zap.Logger
@@ -93,6 +62,9 @@ type Daemon struct {
 	instance string                            // unique to this daemon
 	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
 
+	exporter  *server.Exporter
+	watch     *selfWatch
+	board     server.Board
 	store     *storage.Store
 	writer    *remote.Writer // nil without remote write
 	otlp      *otlp.Exporter
@@ -137,9 +109,12 @@ type Daemon struct {
 
 	mu               sync.Mutex
 	status           server.Status
-	omissions        pipeline.Omissions // as of the last tick
-	snapshotsRefused int                // snapshots that this start could not use; constant
-	savedBytes       float64            // of the newest snapshot; NaN before
+	failedWrites     map[string]failedWrite       // by part: snapshot, log, series …
+	refusedBy        map[ingest.Refusal]*refusals // recent ones
+	divergence       string                       // text of the newest
+	omissions        pipeline.Omissions           // as of the last tick
+	snapshotsRefused int                          // snapshots that this start could not use; constant
+	savedBytes       float64                      // of the newest snapshot; NaN before
 }
 
 func (d *Daemon) onClose(f func() error) { d.closers = append(d.closers, f) }
@@ -160,7 +135,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	d := &Daemon{
 		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
 		decided: map[string]string{}, savedBytes: math.NaN(),
-		lasting: cmp.Or(o.lasting, newLasting(o.Version)).next(cfg.Server.StaleAfter),
+		exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
 	}
 	adjustGC(false)
 	lock, err := storage.Lock(cfg.Storage.Dir)
@@ -181,9 +156,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		}
 	}
 	d.exportCounters()
-	if d.watch.skipped == nil { // what a saved state counts was skipped before
-		_, d.watch.skipped = d.countIntake()
-	}
+	d.watch = newSelfWatch()
+	_, d.watch.skipped = d.countIntake() // what a saved state counts was skipped before
 	return d, nil
 }
 

@@ -24,7 +24,7 @@ import (
 // returns a [ConfigError], or the error of load, if the daemon cannot start. It keeps the old configuration if the new
 // one is invalid, or if no daemon starts with it.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
-	r := &reloader{load: load, version: version, lasting: newLasting(version), hangups: hangups, posted: make(chan *config.Config)}
+	r := &reloader{load: load, version: version, hangups: hangups, posted: make(chan *config.Config)}
 	cfg, err := r.load()
 	if err != nil {
 		return err
@@ -51,12 +51,10 @@ func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-c
 }
 
 // reloader runs a daemon, and replaces it when the configuration is reloaded. The old one saves its state, and the new
-// one restores it, as after a restart of the process. The stream has the messages in between. What only the process
-// knows, such as counters, continues.
+// one restores it, as after a restart of the process. The stream has the messages in between.
 type reloader struct {
 	load    func() (*config.Config, error) // reads and checks the configuration
 	version string
-	lasting *lasting
 	hangups <-chan os.Signal
 	posted  chan *config.Config // valid configurations, by /-/reload
 
@@ -72,7 +70,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := New(ctx, cfg, Options{Version: r.version, Log: log, lasting: r.lasting})
+	d, err := New(ctx, cfg, Options{Version: r.version, Log: log})
 	if err != nil {
 		return nil, err
 	}

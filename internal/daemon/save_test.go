@@ -17,7 +17,7 @@ func TestProgressPause(t *testing.T) {
 		{ran: 10 * time.Second, busy: 2 * time.Second, want: 10 * time.Second},
 		{ran: time.Hour, busy: 2 * time.Second, want: 38 * time.Second},
 	} {
-		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now(), lasting: newLasting("v1")}
+		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now(), failedWrites: map[string]failedWrite{}}
 		ended := d.restoredAt.Add(test.ran)
 		d.endSaving(ended, test.busy, nil)
 		if got := d.saver.nextProgress.Sub(ended); got != test.want {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,12 +15,12 @@ const (
 	selfWindow = 15 // checks in the evaluation window
 )
 
-// selfWatch raises the alerts about the daemon itself, on the wall clock. It lasts over a reload, but not over a restart:
+// selfWatch raises the alerts about the daemon itself, on the wall clock. After a restart or a reload,
 // a problem that persists is raised again. One goroutine owns it.
 type selfWatch struct {
 	began   time.Time
 	alerts  alerting.AlertTracker
-	intake  []alerting.Vitals // counts since the start of the process, one per check, oldest first, at most selfWindow + 1
+	intake  []alerting.Vitals // counts since the start, one per check, oldest first, at most selfWindow + 1
 	skipped map[string]uint64 // at the last check, see countIntake
 }
 
@@ -79,8 +78,8 @@ func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 	w.intake = w.intake[max(0, len(w.intake)-selfWindow-1):]
 	then := &w.intake[0]
 	return alerting.Vitals{
-		Window: selfWindow * selfEvery, Records: since(now.Records, then.Records), Lost: since(now.Lost, then.Lost),
-		Diverged: since(now.Diverged, then.Diverged), Refused: increase(now.Refused, then.Refused),
+		Window: selfWindow * selfEvery, Records: now.Records - then.Records, Lost: now.Lost - then.Lost,
+		Diverged: now.Diverged - then.Diverged, Refused: increase(now.Refused, then.Refused),
 	}
 }
 
@@ -88,15 +87,12 @@ func (w *selfWatch) count(now alerting.Vitals) alerting.Vitals {
 func increase(now, then map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, n := range now {
-		if n = since(n, then[name]); n > 0 {
-			out[name] = n
+		if n > then[name] {
+			out[name] = n - then[name]
 		}
 	}
 	return out
 }
-
-// since is how much a count grew; 0 if it began again.
-func since(now, then uint64) uint64 { return now - min(now, then) }
 
 // readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
 var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
@@ -107,12 +103,12 @@ func (d *Daemon) ticks(now time.Time) bool {
 	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }
 
-// countIntake counts telemetry since the start of the process, over reloads, without resends. Each text of skipped says
+// countIntake counts telemetry since the start, without resends. Each text of skipped says
 // what is not counted as it was sent, and the fix.
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
-	o, total := locked(d, &d.omissions), d.exporter.Total
+	o := locked(d, &d.omissions)
 	v = alerting.Vitals{
-		Records: d.exporter.Records.Get(), Lost: total("forewarm_stream_lost_messages_total"), Diverged: total("forewarm_log_divergent_total"),
+		Records: d.exporter.Records.Get(), Lost: d.consumer.Lost() + d.relay.Lost(), Diverged: d.decisions.Counters().Divergent,
 		Refused: map[string]uint64{},
 	}
 	for _, reason := range ingest.Reasons {
@@ -126,14 +122,14 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"replica reports do not count: the pool has more than 8192 replicas, divide it":                                      o.Features.ReplicasRefused,
 		"records are of producers beyond those that can be followed: their clocks are not watched":                           o.ProducersRefused,
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                    v.Lost,
-		"samples are not in the history: raise storage.max_series, which is reached":                                         total("forewarm_series_capped_total"),
-		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    total("forewarm_deadletter_dropped_total"),
-		allIgnored: d.exporter.Ignored.Get() + total("forewarm_listener_ignored_total"),
+		"samples are not in the history: raise storage.max_series, which is reached":                                         d.store.Counters().Capped,
+		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    d.deadLetter.Dropped(),
+		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
 	}
-	for code := range d.intake.Requests {
-		if requests := total(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code)); !slices.Contains(readCodes, code) {
-			v.Refused["http "+code] = requests
-			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests
+	for code, requests := range d.intake.Requests {
+		if !slices.Contains(readCodes, code) {
+			v.Refused["http "+code] = requests.Load()
+			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
 		}
 	}
 	return v, skipped

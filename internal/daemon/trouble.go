@@ -16,7 +16,7 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// failedWrite is the error of the last attempt to write; "" before the first attempt after a reload.
+// failedWrite is the error of the last attempt to write.
 type failedWrite struct {
 	since time.Time
 	err   string
@@ -55,7 +55,7 @@ func (d *Daemon) writeTrouble(except ...string) (trouble string, since time.Time
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
 		u := d.failedWrites[what]
-		if u.err == "" || slices.Contains(except, what) {
+		if slices.Contains(except, what) {
 			continue
 		}
 		out = append(out, what+": "+u.err)
