@@ -3,7 +3,6 @@ package listener
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 // outcome counts one request's records.
 type outcome struct {
 	accepted, refused, ignored int            // unserved ones are among the refused
-	first                      ingest.Refusal // Reason "" when nothing was refused
+	first                      ingest.Refusal // of a pool that is not served, if there is one; Reason "" when nothing was refused
 	unserved                   int            // stored, but of pools that the pipeline does not serve
-	unknown                    []string       // some of those pools, each once, at most maxNamedPools
 }
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
@@ -51,18 +49,15 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	return out, nil
 }
 
-// maxNamedPools is how many unserved pools an answer names.
-const maxNamedPools = 5
-
 // findUnserved counts the records that the pipeline will refuse for their pools.
 func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	look := func(pool string) {
 		if l.deps.Serves(pool) {
 			return
 		}
-		out.unserved++
-		if len(out.unknown) < maxNamedPools && !slices.Contains(out.unknown, pool) {
-			out.unknown = append(out.unknown, pool)
+		if out.unserved++; out.unserved == 1 {
+			detail := fmt.Sprintf("pool %.64q is not in the configuration: add it under pools, set default_pool, or raise max_pools", pool)
+			out.first = ingest.Refusal{Reason: ingest.ReasonUnknownPool, Detail: detail}
 		}
 	}
 	for k := range b.Requests {
@@ -82,39 +77,17 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 	out.accepted -= out.unserved
 	out.refused += out.unserved
-	if out.unserved > 0 && out.first.Reason == "" {
-		out.first = ingest.Refusal{Reason: ingest.ReasonUnknownPool, Detail: out.nameUnserved()}
-	}
 }
 
-// nameUnserved names pools that are not served, and what to do.
-func (o *outcome) nameUnserved() string {
-	return fmt.Sprintf("%d of pools that are not in the configuration, such as %.64q: add them under pools, set default_pool, or raise max_pools", o.unserved, o.unknown)
-}
-
-// unreadable reports whether the message as a whole could not be read.
-func (o *outcome) unreadable() bool {
-	if o.accepted+o.ignored > 0 || o.refused != 1 {
-		return false
-	}
-	switch o.first.Reason {
-	case ingest.ReasonNotJSON, ingest.ReasonNotProtobuf, ingest.ReasonEmpty, ingest.ReasonTruncated, ingest.ReasonTooDeep,
-		ingest.ReasonInvalidUTF8, ingest.ReasonTooLarge, ingest.ReasonBadEncoding, ingest.ReasonUnknownFormat:
-		return true
-	}
-	return false
-}
+// unusable reports whether nothing of a request could be used.
+func (o *outcome) unusable() bool { return o.accepted+o.ignored == 0 && o.refused > 0 }
 
 // complaint is what was refused, "" for nothing.
 func (o *outcome) complaint() string {
 	if o.refused == 0 {
 		return ""
 	}
-	complaint := fmt.Sprintf("%d refused, the first as %s: %s", o.refused, o.first.Reason, o.first.Detail)
-	if o.unserved > 0 && o.first.Reason != ingest.ReasonUnknownPool {
-		complaint += "; " + o.nameUnserved()
-	}
-	return complaint
+	return fmt.Sprintf("%d refused, one as %s: %s", o.refused, o.first.Reason, o.first.Detail)
 }
 
 var batches = sync.Pool{New: func() any { return new(ingest.Batch) }}

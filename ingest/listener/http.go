@@ -104,10 +104,7 @@ func (l *Listener) postTelemetry(w http.ResponseWriter, r *http.Request) {
 	answer := map[string]any{"accepted": out.accepted, "ignored": out.ignored, "refused": out.refused}
 	if out.refused > 0 {
 		answer["reason"], answer["detail"] = out.first.Reason, out.first.Detail
-		if out.unserved > 0 {
-			answer["unknown_pools"] = out.unknown
-		}
-		if out.accepted+out.ignored == 0 {
+		if out.unusable() {
 			code = codeOf(&out)
 		}
 	}
@@ -116,10 +113,10 @@ func (l *Listener) postTelemetry(w http.ResponseWriter, r *http.Request) {
 
 // codeOf is the status code for a request of which nothing could be used.
 func codeOf(o *outcome) int {
-	switch {
-	case o.unreadable() && o.first.Reason == ingest.ReasonTooLarge:
+	switch o.first.Reason {
+	case ingest.ReasonTooLarge:
 		return http.StatusRequestEntityTooLarge
-	case o.unreadable() && o.first.Reason == ingest.ReasonUnknownFormat:
+	case ingest.ReasonUnknownFormat:
 		return http.StatusUnsupportedMediaType
 	}
 	return http.StatusBadRequest

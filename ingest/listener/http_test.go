@@ -143,11 +143,11 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 		stored     int
 		answer     string
 	}{
-		"by the path":  {"ndjson?pool=ghost", `{"prompt_tokens":7,"arrived_at":1795240800000}`, 400, 1, `"refused":1,"unknown_pools":["ghost"]}`},
+		"by the path":  {"ndjson?pool=ghost", `{"prompt_tokens":7,"arrived_at":1795240800000}`, 400, 1, `pool \"ghost\" is not in the configuration`},
 		"by the field": {"ndjson?pool=p", line("ghost"), 400, 1, `"reason":"unknown_pool"`},
 		"field served": {"ndjson?pool=ghost", line("p"), 200, 1, `{"accepted":1,"ignored":0,"refused":0}`},
-		"some":         {"ndjson", line("p") + line("ghost") + line("wraith") + line("ghost") + "broken\n", 200, 4, `"refused":4,"unknown_pools":["ghost","wraith"]}`},
-		"by the model": {"litellm", `{"id":"a","model":"big","startTime":1795240800.5,"endTime":1795240801.5,"prompt_tokens":100}`, 400, 1, `such as [\"big\"]`},
+		"some":         {"ndjson", line("p") + line("ghost") + line("wraith") + line("ghost") + "broken\n", 200, 4, `"refused":4}`},
+		"by the model": {"litellm", `{"id":"a","model":"big","startTime":1795240800.5,"endTime":1795240801.5,"prompt_tokens":100}`, 400, 1, `pool \"big\" is`},
 	} {
 		m.batches, m.refused = nil, nil
 		res, answer := post(t, base+"/v1/telemetry/"+tc.path, []byte(tc.body))
@@ -163,6 +163,7 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 	}
 	ghosts := traces(100, 200, -1)
 	ghosts.ResourceSpans().At(0).Resource().Attributes().PutStr("forewarm.pool", "ghost")
+	traces(300).ResourceSpans().At(0).CopyTo(ghosts.ResourceSpans().AppendEmpty())
 	for name, export := range map[string]func() ptraceotlp.ExportPartialSuccess{
 		"protobuf": func() ptraceotlp.ExportPartialSuccess {
 			res, answer := post(t, base+"/v1/traces", protobufOf(ghosts), "Content-Type", "application/x-protobuf")
@@ -178,11 +179,11 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 		},
 	} {
 		partial := export()
-		if message := partial.ErrorMessage(); partial.RejectedSpans() != 3 || !strings.Contains(message, "negative_count") || !strings.Contains(message, `2 of pools that are not in the configuration, such as ["ghost"]`) {
+		if message := partial.ErrorMessage(); partial.RejectedSpans() != 3 || !strings.Contains(message, `pool "ghost" is not in the configuration`) {
 			t.Errorf("%s: %d rejected, %q", name, partial.RejectedSpans(), partial.ErrorMessage())
 		}
 	}
-	if n := l.Records.Load(); n != uint64(stored+6) {
+	if n := l.Records.Load(); n != uint64(stored+9) {
 		t.Errorf("%d records are stored, want %d", n, stored+6)
 	}
 }

@@ -14,8 +14,8 @@ import (
 const protobufType = "application/x-protobuf"
 
 // postExport takes in OTLP exports (opentelemetry.io/docs/specs/otlp) in protobuf, JSON or gRPC, and answers in kind.
-// Spans and log records that cannot be used make a partial success, which the exporter must not send again; so 400 is
-// only for what is no export at all. protobuf and json are content types, rejected is the member that counts what is
+// Spans and log records that cannot be used make a partial success, or 400 if nothing can be used. The exporter must
+// send neither again. protobuf and json are content types, rejected is the member that counts what is
 // refused.
 func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,7 @@ func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc 
 		switch {
 		case code != http.StatusOK:
 			refuse(w, r, code, message)
-		case out.unreadable():
+		case out.unusable():
 			refuse(w, r, codeOf(&out), out.complaint())
 		case contentType == json:
 			writeJSON(w, code, exportAnswer(&out, rejected))

@@ -61,7 +61,7 @@ func TestDaemonListens(t *testing.T) {
 		res := must(http.Post(base+"/v1/telemetry/openai?pool=ghost", "application/json", strings.NewReader(`{"prompt_tokens":5}`)))
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`"unknown_pools":["ghost"]`)) {
+		if res.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte(`pool \"ghost\" is not in the configuration`)) {
 			t.Errorf("an unknown pool is answered %s %s", res.Status, body)
 		}
 	}
