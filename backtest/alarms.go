@@ -16,11 +16,10 @@ import (
 // the tuning part in 90 % of quarter hours: the largest minute of sixteen, at its 90 % quantile. Its alarms work as in
 // the daemon: same probability, same rules for start and end.
 type fixedPool struct {
-	pool       capacity.Pool
-	replicas   int
-	from       time.Time
-	calibrator forecaster.Calibrator
-	cfg        alerting.Config
+	pool     capacity.Pool
+	replicas int
+	from     time.Time
+	cfg      alerting.Config
 
 	need        []float64 // of each minute since from
 	probability []float64 // of saturation within the warning window, at the start of the minute; NaN if none was made
@@ -54,19 +53,14 @@ func (w *fixedPool) addNeed(at time.Time, need float64) {
 	}
 }
 
-// addForecast adds the forecast at t.
-func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, demand *Demand) {
-	w.calibrator.Learn(t, demand.before(t))
-	if f.Stale {
+// addForecast adds the forecast at t. The calibrator is the pipeline's.
+func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator) {
+	if f.Stale || t.Before(w.from) {
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
 	own, supply := alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), forecaster.Supply{Ready: w.replicas}
-	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, &w.calibrator)
-	w.calibrator.Issue(f)
-	if t.Before(w.from) {
-		return
-	}
+	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, calibrator)
 	at := int(t.Sub(w.from) / features.Minute)
 	if missing := at + 1 - len(w.probability); missing > 0 {
 		w.probability = append(w.probability, slices.Repeat([]float64{math.NaN()}, missing)...)

@@ -47,17 +47,6 @@ func (d *Demand) At(t time.Time) Load {
 	return d.Minutes[i]
 }
 
-// before returns a lookup of demand known at t, by dimension and Unix minute: NaN from t on.
-func (d *Demand) before(t time.Time) func(dimension string, minute int64) float64 {
-	return func(dimension string, minute int64) float64 {
-		at := time.Unix(minute*60, 0)
-		if !at.Before(t) {
-			return math.NaN()
-		}
-		return d.At(at).Of(dimension)
-	}
-}
-
 // End is the end of the last minute.
 func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minutes)) * features.Minute) }
 

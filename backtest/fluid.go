@@ -34,7 +34,6 @@ type FluidPool struct {
 	now     time.Time
 	ready   []uint64 // numbers of the ready replicas, ascending
 	pending []warming
-	warmed  []time.Duration
 	changed []ingest.Replica // reports of changes since the last reports
 	started uint64
 
@@ -138,7 +137,6 @@ func (p *FluidPool) Step(load Load) {
 		if w.ready.Before(end) {
 			serving += min(1, end.Sub(w.ready).Minutes())
 			p.ready = append(p.ready, w.number)
-			p.warmed = append(p.warmed, end.Sub(w.ordered)-reportEarly)
 		} else {
 			left = append(left, w)
 		}
@@ -203,13 +201,6 @@ func (p *FluidPool) Observe() Observation {
 // reportEarly is how long before the end of a minute its reports are made, so that the minute includes them.
 const reportEarly = time.Millisecond
 
-// Warmed returns the lags of the replicas that became ready since the last call, as in their reports.
-func (p *FluidPool) Warmed() []time.Duration {
-	w := p.warmed
-	p.warmed = nil
-	return w
-}
-
 // Reports appends the replicas' reports: changes at their times, then each replica's state just before the end of the
 // last minute.
 func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
@@ -236,22 +227,6 @@ func (p *FluidPool) report(number uint64, state ingest.ReplicaState, at time.Tim
 		Running: ingest.Unknown, Waiting: ingest.Unknown,
 		PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	}
-}
-
-// state is the pool as features.Aggregator would sum up its reports.
-func (p *FluidPool) state() features.PoolState {
-	o := p.Observe()
-	s := features.PoolState{
-		At: p.now, Ready: o.Ready, Pending: o.Pending, ReportedAt: p.now, KVUsedMax: o.KVUse,
-		WaitingPerReady: math.NaN(), Observed: o.Ready+o.Pending > 0,
-	}
-	if o.Ready > 0 {
-		s.WaitingPerReady = float64(int64(o.Waiting / float64(o.Ready)))
-	}
-	for _, w := range p.pending {
-		s.PendingSince = append(s.PendingSince, w.ordered)
-	}
-	return s
 }
 
 // Account returns the result so far.

@@ -201,7 +201,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	for i := range out.Forecasts {
 		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
 		for _, w := range r.fixedPools {
-			w.addForecast(out.Tick, load, r.demand)
+			w.addForecast(out.Tick, load, calibrator)
 		}
 		for _, c := range r.policies[0] {
 			if c.other != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
@@ -163,14 +164,15 @@ func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.default
 // variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
 // not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the probabilities.
 type variant struct {
-	pool  capacity.Pool // with the learned warm-up lag
-	cfg   alerting.Config
-	state alerting.State
+	pool     capacity.Pool // with the learned warm-up lag
+	cfg      alerting.Config
+	state    alerting.State
+	replicas *features.Aggregator // of the reports
 }
 
 func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *variant {
 	cfg.Quantile, pool.Quantile = quantile, quantile
-	return &variant{pool: pool, cfg: cfg}
+	return &variant{pool: pool, cfg: cfg, replicas: features.New(features.DefaultConfig())}
 }
 
 // decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is the pipeline's; nil applies
@@ -178,11 +180,13 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 func (v *variant) decide(
 	t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool,
 ) alerting.Decision {
-	for _, lag := range obeys.Warmed() {
-		v.pool.Warmup.Observe(lag)
+	for _, report := range obeys.Reports(nil) {
+		v.pool.Warmup.Observe(v.replicas.AddReplica(&report).Warmed)
 	}
+	v.replicas.AddWatermark(&ingest.Watermark{Pool: v.pool.Name, At: t})
+	_, pools := v.replicas.Close(t)
 	minute := f.Minute
-	minute.State = obeys.state()
+	minute.State = pools[0].State
 	pool := v.pool
 	var waiting []time.Duration
 	for _, since := range minute.State.PendingSince {
