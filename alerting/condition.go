@@ -213,7 +213,7 @@ func (b *conditions) telemetryFaults() {
 	if n := len(b.pf.Minute.Faults); n > 1 {
 		who = fmt.Sprintf("%d producers", n)
 	}
-	w := alertText{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run and reach NATS, and that NTP sets their clocks."}
+	w := alertText{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run, reach NATS, and set their clocks by NTP."}
 	for i := range b.pf.Minute.Faults {
 		w = w.with(faultText(&b.pf.Minute.Faults[i]))
 	}
@@ -270,9 +270,13 @@ func (b *conditions) reserve() {
 	if text == "" {
 		return
 	}
+	help := "see why they do not start"
+	if d.Needed > d.Limit {
+		help = "accept that a failure overloads the pool"
+	}
 	b.add(BelowReserve, d.Binding, alertText{
 		Summary:     "a failure of " + d.replicasText(d.Reserves.Failure) + " would overload it",
-		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: d.advice("accept that a failure overloads the pool"),
+		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: d.advice(help),
 	}.with(d.assumptionSentence()))
 }
 

@@ -131,9 +131,9 @@ func faultText(f *features.ProducerFault) string {
 	by := latency(f.Seconds)
 	switch f.Kind {
 	case features.FaultAhead:
-		return fmt.Sprintf("The clock of %s is about %s ahead, so its requests count in the wrong minutes or are refused (%d so far).", name, by, f.Future)
+		return fmt.Sprintf("The clock of %s is about %s ahead: its requests count in the wrong minutes or are refused (%d so far).", name, by, f.Future)
 	case features.FaultBehind:
-		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack these requests.", name, by)
+		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack them.", name, by)
 	}
 	return fmt.Sprintf("%s has sent nothing since %s. Demand may be higher than Forewarm sees.", capitalise(name), clock(f.Since))
 }
