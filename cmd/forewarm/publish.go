@@ -34,7 +34,7 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 		c := &cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
 		if *creds != "" {
-			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile, c.TokenFile = *creds, "", "", "", ""
+			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile = *creds, "", "", ""
 		}
 		if err := c.Validate(); err != nil {
 			return nil, nil, "", usagef("nats.%w", err)

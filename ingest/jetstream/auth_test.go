@@ -44,7 +44,6 @@ func TestAuthentication(t *testing.T) {
 		client Config
 	}{
 		"user and password": {func(o *server.Options) { o.Username, o.Password = "u", "secret" }, Config{User: "u", PasswordFile: file("password", []byte("secret\n"))}},
-		"token":             {func(o *server.Options) { o.Authorization = "secret" }, Config{TokenFile: file("token", []byte("secret\n"))}},
 		"nkey":              {func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} }, Config{NkeyFile: file("user.nk", seed)}},
 		"credentials":       {func(o *server.Options) { o.TrustedOperators, o.AccountResolver = operator, resolver }, Config{CredsFile: file("user.creds", creds)}},
 		"TLS": {func(o *server.Options) {
@@ -63,18 +62,15 @@ func TestAuthentication(t *testing.T) {
 				t.Fatalf("with credentials: %v", err)
 			}
 			conn.Close()
-			for says, c := range map[string]Config{
-				"the server asks for a user": {URL: url}, `nats.user is "x": the server at `: {URL: url, User: "x", PasswordFile: file("other", []byte("wrong"))},
-				"the server refuses its user": {URL: strings.Replace(url, "//", "//x:secret@", 1)},
-			} {
+			for _, c := range []Config{{URL: url}, {URL: url, User: "x", PasswordFile: file("other", []byte("wrong"))}, {URL: strings.Replace(url, "//", "//x:secret@", 1)}} {
 				conn, err := Connect(c, nil)
 				switch {
 				case err == nil:
 					conn.Close()
 					t.Error("the server accepts a client without its credentials")
 				case name == "TLS": // it asks for no user
-				case !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret"):
-					t.Errorf("%v, want %q", err, says)
+				case !strings.Contains(err.Error(), "the server refuses the user") || strings.Contains(err.Error(), "secret"):
+					t.Error(err)
 				}
 			}
 		})

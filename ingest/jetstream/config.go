@@ -2,9 +2,9 @@ package jetstream
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +21,6 @@ type Config struct {
 	NkeyFile     string `yaml:"nkey_file"`
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file"`
-	TokenFile    string `yaml:"token_file"`
 
 	TLS      tlsconfig.Client `yaml:"tls"` // all empty means the URL alone decides
 	Embedded EmbeddedConfig   `yaml:"embedded"`
@@ -137,18 +136,9 @@ const (
 	minKept  = 6 * time.Hour
 )
 
-// way is a way to authenticate, by its key.
-type way struct{ key, value string }
-
-// ways lists the ways to authenticate that are set.
-func (c *Config) ways() []way {
-	all := []way{{"creds_file", c.CredsFile}, {"nkey_file", c.NkeyFile}, {"user", c.User}, {"token_file", c.TokenFile}}
-	return slices.DeleteFunc(all, func(w way) bool { return w.value == "" })
-}
-
 func (c *Config) validateAuth() error {
-	if ways := c.ways(); len(ways) > 1 {
-		return fmt.Errorf("%s is set beside %s: there is one way to authenticate; leave the others out", ways[0].key, ways[1].key)
+	if c.CredsFile != "" && c.NkeyFile != "" || c.User != "" && c.CredsFile+c.NkeyFile != "" {
+		return errors.New("creds_file, nkey_file or user is set beside another: there is one way to authenticate; leave the others out")
 	}
 	if (c.User == "") != (c.PasswordFile == "") {
 		return fmt.Errorf("user is %q and password_file is %q: set both, or neither", c.User, c.PasswordFile)

@@ -16,15 +16,15 @@ func TestValidate(t *testing.T) {
 		t.Errorf("default: %v", err)
 	}
 	for key, change := range map[string]func(*Config){
-		"user":             func(c *Config) { c.User = "u" },
-		"creds_file":       func(c *Config) { c.CredsFile, c.TokenFile = "c", "t" },
-		"tls.cert_file":    func(c *Config) { c.TLS.CertFile = "c" },
-		"embedded.listen":  func(c *Config) { c.Embedded.Listen = "4222" },
-		"stream.name":      func(c *Config) { c.Stream.Name = "a.b" },
-		"stream.max_age":   func(c *Config) { c.Stream.MaxAge = time.Second },
-		"stream.max_bytes": func(c *Config) { c.Stream.MaxBytes = 1 },
-		"stream.replicas":  func(c *Config) { c.Stream.Replicas = 3 },
-		"prefix":           func(c *Config) { c.Prefix = "a..b" },
+		"user":                          func(c *Config) { c.User = "u" },
+		"creds_file, nkey_file or user": func(c *Config) { c.CredsFile, c.NkeyFile = "c", "n" },
+		"tls.cert_file":                 func(c *Config) { c.TLS.CertFile = "c" },
+		"embedded.listen":               func(c *Config) { c.Embedded.Listen = "4222" },
+		"stream.name":                   func(c *Config) { c.Stream.Name = "a.b" },
+		"stream.max_age":                func(c *Config) { c.Stream.MaxAge = time.Second },
+		"stream.max_bytes":              func(c *Config) { c.Stream.MaxBytes = 1 },
+		"stream.replicas":               func(c *Config) { c.Stream.Replicas = 3 },
+		"prefix":                        func(c *Config) { c.Prefix = "a..b" },
 	} {
 		c := DefaultConfig()
 		change(&c)
@@ -90,7 +90,6 @@ func TestConnectErrors(t *testing.T) {
 		"token in url":   {func(c *Config) { c.URL = "nats://hidden@127.0.0.1:1" }, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`}},
 		"no password":    {func(c *Config) { c.User, c.PasswordFile = "u", "/nowhere" }, []string{`nats.password_file is "/nowhere"`, "no such file"}},
 		"empty password": {func(c *Config) { c.User, c.PasswordFile = "u", empty }, []string{"nats.password_file", "empty"}},
-		"empty token":    {func(c *Config) { c.TokenFile = empty }, []string{"nats.token_file", "empty"}},
 		"no nkey":        {func(c *Config) { c.NkeyFile = empty }, []string{"nats.nkey_file", "nkey seed"}},
 		"no CA":          {func(c *Config) { c.TLS.CAFile = "/nowhere" }, []string{"/nowhere"}},
 	} {

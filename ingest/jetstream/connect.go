@@ -35,23 +35,10 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	case e != nil:
 		return nil, fmt.Errorf("nats.embedded: %w", err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return nil, c.refused(err)
+		return nil, fmt.Errorf("nats.url is %q: the server refuses the user: %w; set nats.creds_file, nats.nkey_file, or nats.user with nats.password_file to those of a user of that server", Redact(c.URL), err)
 	default:
 		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", Redact(c.URL), err)
 	}
-}
-
-// refused names the credentials that the server refuses.
-func (c *Config) refused(err error) error {
-	const fix = "set the credentials of a user of that server"
-	at := Redact(c.URL)
-	if ways := c.ways(); len(ways) > 0 {
-		return fmt.Errorf("nats.%s is %q: the server at %s refuses it: %w; %s", ways[0].key, ways[0].value, at, err, fix)
-	}
-	if credentials.MatchString(c.URL) {
-		return fmt.Errorf("nats.url is %q: the server refuses its user: %w; %s", at, err, fix)
-	}
-	return fmt.Errorf("nats.url is %q: the server asks for a user: %w; set nats.creds_file, nats.nkey_file, nats.user with nats.password_file, or nats.token_file", at, err)
 }
 
 func (c *Config) clientOptions() ([]nats.Option, error) {
@@ -83,12 +70,6 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 			return nil, err
 		}
 		opts = append(opts, nats.UserInfo(c.User, password))
-	case c.TokenFile != "":
-		token, err := tlsconfig.ReadSecret("nats.token_file", c.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, nats.Token(token))
 	}
 	if c.TLS != (tlsconfig.Client{}) {
 		files := c.TLS.Prometheus()

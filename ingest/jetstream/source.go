@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
@@ -37,11 +35,6 @@ func (c *Config) validateSources() error {
 		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "deadletter"} {
 			if own := c.Prefix + "." + area; overlap(s.Subject, own) {
 				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type", key, s.Subject, own)
-			}
-		}
-		for _, name := range [...]struct{ key, value string }{{"pool", s.Pool}, {"class", s.Class}} {
-			if limit := ingest.DefaultLimits().LabelBytes; len(name.value) > limit || !utf8.ValidString(name.value) {
-				return fmt.Errorf("%s.%s is %.64q: it must be UTF-8 of at most %d bytes", key, name.key, name.value, limit)
 			}
 		}
 		for j, other := range c.Sources[:i] {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -131,23 +130,15 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstrea
 
 // unmade explains why the stream that want describes could not be made, and what to do.
 func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, err error) error {
-	refused, _ := errors.AsType[*jetstream.APIError](err)
-	if refused == nil {
-		refused = new(jetstream.APIError)
+	var code server.ErrorIdentifier
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
+		code = server.ErrorIdentifier(refused.ErrorCode)
 	}
-	switch code := server.ErrorIdentifier(refused.ErrorCode); {
+	switch {
 	case code == server.JSStreamSubjectOverlapErr:
 		err = taken(ctx, js, want)
-	case code == server.JSStorageResourcesExceededErr:
-		key := "nats.stream.max_bytes"
-		if want.AllowAtomicPublish {
-			key = "nats.decisions.max_bytes"
-		}
-		err = fmt.Errorf("%w: the server, or this account on it, has not the %d bytes that %s asks for; lower it, or raise max_file_store there", err, want.MaxBytes, key)
-	case code == server.JSStreamReplicasNotSupportedErr || code == server.JSClusterNoPeersErrF:
-		err = fmt.Errorf("%w: nats.stream.replicas asks for %d copies; lower it, or use a cluster with as many servers", err, want.Replicas)
-	case strings.Contains(refused.Description, syscall.ENOSPC.Error()):
-		err = fmt.Errorf("%w; make room on the disk of the NATS server", err)
+	case slices.Contains([]server.ErrorIdentifier{server.JSStorageResourcesExceededErr, server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF}, code):
+		err = fmt.Errorf("%w: it asks for %d bytes in %d copies; lower nats.stream.max_bytes, nats.decisions.max_bytes or nats.stream.replicas, or let the servers and this account store more", err, want.MaxBytes, want.Replicas)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}

@@ -112,7 +112,7 @@ func TestStreamsOfUsers(t *testing.T) {
 func TestTooManyCopies(t *testing.T) {
 	c, js := testServer(t)
 	c.Stream.Replicas = 3
-	if _, err := Ensure(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "nats.stream.replicas asks for 3 copies") {
+	if _, err := Ensure(testContext(t), js, c); err == nil || !strings.Contains(err.Error(), "in 3 copies; lower nats.stream.max_bytes, nats.decisions.max_bytes or nats.stream.replicas") {
 		t.Error(err)
 	}
 }
