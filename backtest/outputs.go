@@ -1,13 +1,11 @@
 package backtest
 
 import (
-	"compress/gzip"
 	"encoding/csv"
 	"errors"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,11 +13,11 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file, gzipped if its name ends in .gz. A nil table writes nothing.
+// table writes a CSV file. A nil table writes nothing.
 type table struct {
-	csv     *csv.Writer
-	closers []io.Closer // in the order of closing
-	row     []string
+	csv  *csv.Writer
+	file *os.File
+	row  []string
 }
 
 // createTable creates a file with its header; without a path it returns nil.
@@ -31,11 +29,7 @@ func createTable(path, header string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &table{csv: csv.NewWriter(file), closers: []io.Closer{file}}
-	if strings.EqualFold(filepath.Ext(path), ".gz") {
-		zip, _ := gzip.NewWriterLevel(file, gzip.BestSpeed) // a known level has no error
-		t.csv, t.closers = csv.NewWriter(zip), []io.Closer{zip, file}
-	}
+	t := &table{csv: csv.NewWriter(file), file: file}
 	t.write(strings.Split(header, ",")...)
 	return t, nil
 }
@@ -49,11 +43,7 @@ func (t *table) Close() error {
 		return nil
 	}
 	t.csv.Flush()
-	err := t.csv.Error()
-	for _, c := range t.closers {
-		err = errors.Join(err, c.Close())
-	}
-	return err
+	return errors.Join(t.csv.Error(), t.file.Close())
 }
 
 // number formats a cell; empty means unknown.

@@ -139,14 +139,11 @@ type forecastPlot struct {
 const plotLead = 15
 
 // newPlot plots the first dimension of the trace.
-func newPlot(demand *Demand, from time.Time) (*forecastPlot, error) {
+func newPlot(demand *Demand, from time.Time) *forecastPlot {
 	peak, none := demand.Peak(), slices.Repeat([]float64{math.NaN()}, len(demand.Minutes))
-	for _, d := range []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV} {
-		if peak.Of(d) > 0 {
-			return &forecastPlot{dimension: d, from: from, q50: none, q95: slices.Clone(none)}, nil
-		}
-	}
-	return nil, errors.New("there is nothing to plot: the trace reports no demand")
+	dimensions := []string{features.DimPrefill, features.DimDecode, features.DimRequests, features.DimKV}
+	first := max(0, slices.IndexFunc(dimensions, func(d string) bool { return peak.Of(d) > 0 }))
+	return &forecastPlot{dimension: dimensions[first], from: from, q50: none, q95: slices.Clone(none)}
 }
 
 // add adds the forecasts of one origin. They replace earlier forecasts of the same minutes.

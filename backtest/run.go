@@ -61,7 +61,7 @@ type runner struct {
 }
 
 func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	r := &runner{cfg: cfg}
@@ -93,9 +93,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, err
 	}
 	if cfg.Report != "" {
-		if r.plot, err = newPlot(r.demand, r.scores.from); err != nil {
-			return nil, err
-		}
+		r.plot = newPlot(r.demand, r.scores.from)
 	}
 	if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
 		return nil, err

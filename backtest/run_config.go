@@ -88,15 +88,9 @@ type TraceSummary struct {
 // Skipped counts the rows that were not used.
 func (t *TraceSummary) Skipped() int64 { return t.Refused + t.Disordered }
 
-// Check checks a configuration before a trace is opened. Messages begin with the name of the command's flag, without
-// the dash.
+// Check sets defaults, and checks a configuration before a trace is opened. Messages begin with the name of the
+// command's flag, without the dash.
 func (c *RunConfig) Check() error {
-	d := *c
-	return d.complete()
-}
-
-// complete sets defaults and checks the configuration.
-func (c *RunConfig) complete() error {
 	if c.Trace == "" && c.Recorded == nil {
 		return errors.New("no trace: name a file")
 	}
@@ -137,6 +131,9 @@ func (c *RunConfig) complete() error {
 		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
 	}
 	c.Policies = append(slices.Clip(c.Policies), ForewarmPolicy)
+	if _, err := PoliciesNamed(c.Policies); err != nil {
+		return fmt.Errorf("policies: %w", err)
+	}
 	if c.Options.Pool == "" {
 		c.Options.Pool = DefaultPool
 		if c.Pool != nil {

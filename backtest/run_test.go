@@ -75,7 +75,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	policies := []string{"forewarm", "static_peak", "reactive_keda", "holt_winters", "oracle"}
 	run := func(name string) (Summary, string) {
 		cfg := RunConfig{
-			Trace: writeTrace(t, 4*time.Hour), Forecasts: filepath.Join(dir, name+".csv.gz"), Decisions: filepath.Join(dir, name+"-d.csv"),
+			Trace: writeTrace(t, 4*time.Hour), Forecasts: filepath.Join(dir, name+".csv"), Decisions: filepath.Join(dir, name+"-d.csv"),
 			Summary: filepath.Join(dir, name+".json"), Policies: policies, Sweep: true, Seed: 3, PeakReplicas: 6,
 		}
 		return mustRun(t, cfg), read(t, cfg.Forecasts) + read(t, cfg.Decisions)
@@ -124,7 +124,7 @@ func TestRunIsDeterministicAndComplete(t *testing.T) {
 	if len(decoded.Scores) == 0 || decoded.Scores[0].Class != features.TotalClass || decoded.Scores[0].WAPE == nil || len(decoded.Policies) != len(a.Policies) {
 		t.Errorf("summary %s", raw[:min(len(raw), 400)])
 	}
-	checkForecasts(t, filepath.Join(dir, "a.csv.gz"))
+	checkForecasts(t, filepath.Join(dir, "a.csv"))
 }
 
 // checkForecasts checks a table of forecasts: 31 rows for each series and origin, and quantiles that do not cross.
@@ -135,11 +135,7 @@ func checkForecasts(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(z).ReadAll()
+	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,17 +139,12 @@ type Reader struct {
 	rows  rowReader
 	lines *lineScanner
 
-	others []string // some classes of rows that opts.Only left out
-
 	sorted rowHeap
 	seq    int64
 	last   int64         // time of the last returned row
 	bin    time.Duration // width of a bin
 	eof    bool
 }
-
-// maxOthers bounds the classes that an error lists.
-const maxOthers = 8
 
 // Open opens a trace, gzipped or not, and detects its format. The caller closes the reader.
 func Open(path string, opts Options) (*Reader, error) {
@@ -231,10 +226,10 @@ func (r *Reader) begin() error {
 	}
 	switch {
 	case len(r.sorted) > 0:
-	case len(r.others) > 0:
-		return fmt.Errorf("%s: no row has the class %q: name one that there is, such as %s", r.Summary.Path, r.opts.Only, strings.Join(r.others, ", "))
 	case r.Summary.First != "":
 		return fmt.Errorf("no usable row; the first was refused: %s", r.Summary.First)
+	case r.opts.Only != "":
+		return fmt.Errorf("%s: no row has the class %q: name one that there is", r.Summary.Path, r.opts.Only)
 	default:
 		return fmt.Errorf("%s: no rows after the header", r.Summary.Path)
 	}
@@ -332,9 +327,6 @@ func (r *Reader) read() error {
 	case err != nil:
 		return fmt.Errorf("%s:%d: %w", r.Summary.Path, r.lines.line, err)
 	case r.opts.Only != "" && item.class() != r.opts.Only:
-		if len(r.others) < maxOthers && !slices.Contains(r.others, item.class()) {
-			r.others = append(r.others, item.class())
-		}
 		return nil
 	}
 	at := item.At().UnixNano()

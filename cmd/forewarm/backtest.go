@@ -17,7 +17,7 @@ import (
 func runBacktest(f *flag.FlagSet) action {
 	var c backtest.RunConfig
 	traceFlags(f, &c.Options)
-	f.StringVar(&c.Forecasts, "forecasts", "", "write every forecast to this CSV `file` (.gz compresses it)")
+	f.StringVar(&c.Forecasts, "forecasts", "", "write every forecast to this CSV `file`")
 	f.StringVar(&c.Decisions, "decisions", "", "write every decision to this CSV `file`")
 	f.StringVar(&c.Summary, "summary", "", "write scores and policies to this JSON `file`")
 	f.StringVar(&c.Report, "report", "", "write a page with the policies' curves, plots and scores to this HTML `file`")
@@ -45,9 +45,6 @@ func runBacktest(f *flag.FlagSet) action {
 		}
 		if *policies != "" {
 			c.Policies = strings.Split(*policies, ",")
-		}
-		if _, err := backtest.PoliciesNamed(c.Policies); err != nil {
-			return usageError{err}
 		}
 		if err := c.Check(); err != nil {
 			return usagef("-%w", err)
