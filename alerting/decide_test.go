@@ -204,7 +204,6 @@ func TestDecide(t *testing.T) {
 		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
 		"capacity as last reported":    {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) { s.KVTokens = 50 }), want: 7, action: ScaleOut},
 		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 starting"},
-		"pending for too long":         {scene: scene{ready: 4, pending: 1, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.PendingSince[0] = noon.Add(-time.Hour) }}, want: 5, action: Hold, says: "longer than twice the warm-up lag (26 min)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // EventType is the type of a pre-scale event; it changes only with the meaning of its data.
 const EventType = "forewarm.prescale.v1"
 
-// Event is a decision as a CloudEvent.
+// Event is a decision as a CloudEvent. Who obeys it must check Mode, Withheld, Generation and ExpiresAt of the data.
 type Event = CloudEvent[Prescale]
 
 // Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC or null; probabilities and quantiles are
@@ -99,22 +99,6 @@ func NewPrescale(d *Decision) Prescale {
 		}
 	}
 	return data
-}
-
-// ReadPrescale reads a pre-scale event: a CloudEvent in structured mode. The caller must check Mode, Withheld,
-// Generation and ExpiresAt.
-func ReadPrescale(body []byte) (Prescale, error) {
-	var e Event
-	if err := json.Unmarshal(body, &e); err != nil {
-		return Prescale{}, fmt.Errorf("read a pre-scale event: %w", err)
-	}
-	if e.Type != EventType {
-		return Prescale{}, fmt.Errorf("read a pre-scale event: its type is %q, and not %s", e.Type, EventType)
-	}
-	if e.Data.ID == "" || e.Data.ExpiresAt.IsZero() {
-		return Prescale{}, errors.New("read a pre-scale event: it has no id or no expires_at")
-	}
-	return e.Data, nil
 }
 
 // saturation is that of the binding resource.

@@ -82,16 +82,6 @@ func TestEmptyEvent(t *testing.T) {
 	}
 }
 
-func TestReadPrescaleRefuses(t *testing.T) {
-	for _, body := range []string{
-		"", "no", `{}`, `{"type":"forewarm.alert.v1","data":{"id":"a-1","expires_at":"2026-03-02T12:00:00Z"}}`, `{"type":"forewarm.prescale.v1","data":{"id":"a-1"}}`,
-	} {
-		if e, err := ReadPrescale([]byte(body)); err == nil {
-			t.Errorf("%s is read as %+v", body, e)
-		}
-	}
-}
-
 func TestGenerationOf(t *testing.T) {
 	for _, pool := range []string{"chat", "a-7", ""} {
 		d := Decision{Pool: pool, Generation: 29_300_000}

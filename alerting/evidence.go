@@ -102,16 +102,6 @@ func (p *plan) warnings() []string {
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
 		out = append(out, faultText(&p.in.Minute.Faults[i]))
 	}
-	overdue := 0
-	for _, asked := range p.own.supply.Pending {
-		if p.now.Sub(asked) > 2*p.lead {
-			overdue++
-		}
-	}
-	if overdue > 0 {
-		const text = "%d of %d pending replicas: on their way for longer than twice the warm-up lag (%s)"
-		out = append(out, fmt.Sprintf(text, overdue, len(p.own.supply.Pending), span(2*p.lead)))
-	}
 	return out
 }
 

@@ -30,9 +30,9 @@ func TestExplainGolden(t *testing.T) {
 	full := decided()
 	full.Resources = append(full.Resources, ResourceEvidence{Dimension: "decode", PerReplica: 4.2e6, Demand: 3.1e7, NeedQuantile: 5.2e7, NeedReplicas: 13, ETA: never})
 	full.KeepQuantile = 1 - .05/3
-	full.Warnings = []string{"1 of 2 pending replicas: on their way for longer than twice the warm-up lag (26 min)"}
+	full.Warnings = []string{"the forecast is stale"}
 	full.Events = []forecaster.EventEffect{{Name: "spring launch", Factor: 2.4, Low: 1.9, High: 3}}
-	full.ByRole = &Roles{Prefill: 6, Decode: 19, PrefillReady: 4, PrefillNeeded: 7, PrefillLimit: 6, PrefillReserves: capacity.Reserves{Failure: 1, Warm: 1}, PrefillDrivers: full.Drivers, PrefillProbability: .4}
+	full.ByRole = &Roles{Prefill: 6, Decode: 19, PrefillReady: 4, PrefillNeeded: 7, PrefillLimit: 6, PrefillReserves: capacity.Reserves{Failure: 1, Warm: 1}, PrefillDrivers: full.Drivers}
 	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
 		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}}}
 	full.ByRole.PrefillConstraints = []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 6, Wanted: 7}}

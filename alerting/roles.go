@@ -14,12 +14,8 @@ import (
 // Prefill replicas do not report, so their number is the last request. A new one is pending until the 90th percentile
 // of the warm-up lag.
 type Roles struct {
-	Prefill int `json:"prefill" cbor:"1,keyasint"`
-	Decode  int `json:"decode" cbor:"2,keyasint"`
-	// Saturation probability of the requested prefill replicas, without the failure reserve, within the lead time plus
-	// decision.hold. The event's probability is about the decode replicas alone.
-	PrefillProbability float64 `json:"prefill_saturation_probability" cbor:"3,keyasint,omitempty"`
-
+	Prefill         int                 `json:"prefill" cbor:"1,keyasint"`
+	Decode          int                 `json:"decode" cbor:"2,keyasint"`
 	PrefillReady    int                 `json:"prefill_ready" cbor:"4,keyasint,omitempty"`
 	PrefillPending  int                 `json:"prefill_pending" cbor:"5,keyasint,omitempty"`
 	PrefillNeeded   int                 `json:"prefill_needed" cbor:"6,keyasint,omitempty"` // before the constraints
@@ -151,8 +147,5 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 		Prefill: desired, Decode: d.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
 		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
 		PrefillDrivers: finiteDrivers(s.projection.Drivers), PrefillConstraints: constraints,
-	}
-	for i := range s.rows {
-		d.ByRole.PrefillProbability = max(d.ByRole.PrefillProbability, s.rows[i].evidence.Probability)
 	}
 }

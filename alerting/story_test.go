@@ -170,7 +170,7 @@ var nights = []struct {
 // with the given probability, at the median the given time ahead.
 func prefilling(d *Decision, probability float64, ahead time.Duration, ready, desired int) {
 	d.Desired, d.Needed, d.Probability, d.ETA = d.Ready, d.Ready, .02, never
-	d.ByRole = &Roles{Prefill: desired, Decode: d.Desired, PrefillReady: ready, PrefillNeeded: desired, PrefillLimit: 8, PrefillAskedAt: noon, PrefillProbability: probability, PrefillDrivers: d.Drivers}
+	d.ByRole = &Roles{Prefill: desired, Decode: d.Desired, PrefillReady: ready, PrefillNeeded: desired, PrefillLimit: 8, PrefillAskedAt: noon, PrefillDrivers: d.Drivers}
 	d.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 1000, Demand: 4400, NeedQuantile: 5100, NeedReplicas: desired, Probability: probability, Ahead: probability,
 		ETA: forecaster.ETA{P10: ahead / 2, P50: ahead, P90: ahead * 2}}}
 }

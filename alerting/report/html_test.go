@@ -141,40 +141,39 @@ func TestPageSize(t *testing.T) {
 	}
 }
 
-// TestAdvice: the advice of the report for each state of a pool.
+// TestAdvice: the advice of the report for a pool.
 func TestAdvice(t *testing.T) {
 	calm := func(p *Pool) { p.Saturation, p.Contradicts = Saturation{KnownMinutes: 9}, nil }
 	for name, c := range map[string]struct {
 		change func(*Pool)
-		state  state
 		advice string
 	}{
-		"missed saturation": {func(*Pool) {}, act, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
+		"missed saturation": {func(*Pool) {}, "Find out why 1 saturation came without a warning in time (listed below). Let an autoscaler follow the advice (decision.mode: active); nothing did. " +
 			"Engines report 700k tokens of KV cache a replica, and the pool's configuration comes to 1M. The reported ones are used. Correct kv_capacity_tokens, or the model and GPU."},
-		"warned":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, watch, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
-		"active":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts, p.Decisions.Mode = 0, nil, "active" }, watch, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
-		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, watch, "If the 3 false warnings disturb, raise decision.warning_probability."},
-		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, good, "Nothing to do."},
-		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, noData, "Find out why no telemetry arrives."},
-		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, watch, "Repair the telemetry: it is missing for 20 % of the time."},
-		"no problem":      {calm, good, "Nothing to do."},
-		"few outcomes":    {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, good, "Nothing to do."},
-		"new":             {func(p *Pool) { calm(p); p.Data.Decided = 504 }, watch, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
-		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 }, watch,
+		"warned":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts = 0, nil }, "Let an autoscaler follow the advice (decision.mode: active); nothing did."},
+		"active":          {func(p *Pool) { p.Saturation.Missed, p.Contradicts, p.Decisions.Mode = 0, nil, "active" }, "Find out why 1 saturation came although the warning was in time: replicas may start too slowly."},
+		"false warnings":  {func(p *Pool) { calm(p); p.Saturation.False = 3 }, "If the 3 false warnings disturb, raise decision.warning_probability."},
+		"a false warning": {func(p *Pool) { calm(p); p.Saturation.False = 1 }, "Nothing to do."},
+		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, "Find out why no telemetry arrives."},
+		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, "Repair the telemetry: it is missing for 20 % of the time."},
+		"no problem":      {calm, "Nothing to do."},
+		"few outcomes":    {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, "Nothing to do."},
+		"new":             {func(p *Pool) { calm(p); p.Data.Decided = 504 }, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
+		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 },
 			"Check whether fewer replicas would do: 73 % of their time was idle, reserves not counted."},
-		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} }, watch,
+		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} },
 			"Raise decision.quantile for a while: the upper bound that should hold in 90 % of the minutes held in 80 %."},
 	} {
 		p := withTimeline().Pools[0]
 		c.change(&p)
-		if got := strings.Join(p.Advice(), " "); p.State() != c.state || got != c.advice {
-			t.Errorf("%s: %s, %q", name, p.State(), got)
+		if got := strings.Join(p.Advice(), " "); got != c.advice {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
 
 func TestText(t *testing.T) {
-	if out := rendered(t, withTimeline(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b** (act): Find out") {
+	if out := rendered(t, withTimeline(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b**: Find out") {
 		t.Error(out)
 	}
 }
@@ -224,7 +223,7 @@ func TestTimeline(t *testing.T) {
 // TestMail: a mail has no tables and no drawings, so it fits a window of 600 pixels. It has the advice.
 func TestMail(t *testing.T) {
 	out := rendered(t, withTimeline(), "mail.html")
-	for _, want := range []string{"<strong>llama-70b</strong> (act): Find out", "Replicas used 5,440 GPU-hours ($13,600)"} {
+	for _, want := range []string{"<strong>llama-70b</strong>: Find out", "Replicas used 5,440 GPU-hours ($13,600)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the mail does not have %q", want)
 		}

@@ -25,7 +25,7 @@ var (
 		"percent": value.Percent, "big": value.Large, "quantity": quantity, "money": value.Dollars, "times": func(n int) string { return value.Count(n, "time") },
 		"minutes": value.Minutes, "lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
 		"hours": Amount.hours,
-	}, string(good), string(watch), string(act), string(noData), "in time", "late", "no warning")
+	}, "in time", "late", "no warning")
 )
 
 // Bounds of the Markdown and the page; the JSON has all.

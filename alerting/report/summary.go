@@ -172,42 +172,18 @@ func percentRange(low, high Number) string {
 	return strings.TrimSuffix(a, " %") + " to " + b
 }
 
-// state summarises a pool in a word.
-type state string
-
-// The states, best first.
-const (
-	good   state = "good"
-	watch  state = "watch"
-	act    state = "act"
-	noData state = "no data"
-)
-
-// byUrgency orders pools by urgency.
+// byUrgency orders pools by the saturations without a timely warning, then by their length, and then by the advice.
 func byUrgency(r *Report) []*Pool {
 	var out []*Pool
 	for i := range r.Pools {
 		out = append(out, &r.Pools[i])
 	}
-	rank := map[state]int{act: 0, watch: 1, noData: 2, good: 3}
 	slices.SortStableFunc(out, func(a, b *Pool) int {
-		return cmp.Or(cmp.Compare(rank[a.State()], rank[b.State()]), cmp.Compare(b.Saturation.SaturatedMinutes, a.Saturation.SaturatedMinutes))
+		x, y := &a.Saturation, &b.Saturation
+		return cmp.Or(cmp.Compare(y.Missed+y.Late, x.Missed+x.Late), cmp.Compare(y.SaturatedMinutes, x.SaturatedMinutes),
+			cmp.Compare(len(b.suggestions()), len(a.suggestions())))
 	})
 	return out
-}
-
-// State of a pool: act if it saturated without a timely warning, watch if there is other advice.
-func (p *Pool) State() state {
-	s := &p.Saturation
-	switch {
-	case p.Data.Observed == 0 || s.KnownMinutes == 0 && len(p.headline()) == 0:
-		return noData
-	case s.Missed+s.Late > 0:
-		return act
-	case len(p.suggestions()) > 0:
-		return watch
-	}
-	return good
 }
 
 const (

@@ -40,9 +40,6 @@ func TestCloudEvents(t *testing.T) {
 			if diff := cmp.Diff(want.Data, any(got)); diff != "" {
 				t.Error(diff)
 			}
-			if got, err := alerting.ReadPrescale(m.Data); err != nil || !cmp.Equal(want.Data, any(got)) {
-				t.Errorf("ReadPrescale: %+v, %v", got, err)
-			}
 		})
 	}
 }

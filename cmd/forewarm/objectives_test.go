@@ -120,11 +120,11 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	most := map[string]int{}
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(m.Data)
-		if err != nil {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
-		most[e.Pool] = max(most[e.Pool], e.DesiredReplicas)
+		most[e.Data.Pool] = max(most[e.Data.Pool], e.Data.DesiredReplicas)
 	}
 	for pool, want := range map[string]struct {
 		least, most int
@@ -183,11 +183,11 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 	var reasons []string
 	for m := range testenv.Next(events) {
-		e, err := alerting.ReadPrescale(m.Data)
-		if err != nil {
+		var e alerting.Event
+		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
-		reasons = append(reasons, e.Pool+": "+e.Reason)
+		reasons = append(reasons, e.Data.Pool+": "+e.Data.Reason)
 	}
 	for pool, want := range map[string]struct {
 		prefill, decode int

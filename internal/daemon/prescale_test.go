@@ -70,9 +70,9 @@ func TestPrescaleConsumer(t *testing.T) {
 	asked, last := map[string]bool{}, 0 // of events that have not expired
 	testenv.Await(t, "the consumer to scale to the last number", func() bool {
 		for m, err := events.NextMsg(time.Millisecond); err == nil; m, err = events.NextMsg(time.Millisecond) {
-			e, err := alerting.ReadPrescale(m.Data)
-			if err != nil || m.Header.Get("Content-Type") != alerting.StructuredType || m.Header.Get("Nats-Msg-Id") != e.ID {
-				t.Fatalf("%v: %s, headers %v", err, m.Data, m.Header)
+			e := parse[alerting.Event](t, m.Data).Data
+			if m.Header.Get("Content-Type") != alerting.StructuredType || m.Header.Get("Nats-Msg-Id") != e.ID {
+				t.Fatalf("%s, headers %v", m.Data, m.Header)
 			}
 			if e.ExpiresAt.After(time.Now()) {
 				asked[e.ID], last = e.Action == alerting.ScaleOut, e.DesiredReplicas

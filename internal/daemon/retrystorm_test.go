@@ -71,7 +71,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 	var before, during alerting.Prescale
 	loads := map[string]float64{} // prefill load of decisions during the storm, by time
 	for m := range testenv.Next(events) {
-		e := must(alerting.ReadPrescale(m.Data))
+		e := parse[alerting.Event](t, m.Data).Data
 		if at := e.IssuedAt.Sub(start); at <= begins*time.Minute {
 			before = e
 		} else if at <= ends*time.Minute {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -19,7 +20,9 @@ func main() {
 	js, pool := must(must(nats.Connect(os.Args[1])).JetStream()), os.Args[2]
 	overtake, newest, wanted := func() {}, int64(0), -1
 	for m, err := range must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject())).Msgs() {
-		e, err := alerting.ReadPrescale(must(m, err).Data)
+		var event alerting.Event
+		err := json.Unmarshal(must(m, err).Data, &event)
+		e := event.Data
 		if err != nil || e.Mode != alerting.Active || e.Withheld != "" || e.Generation <= newest || e.DesiredReplicas == wanted || time.Now().After(e.ExpiresAt) {
 			continue // not to be obeyed, out of order, nothing new, or lapsed
 		}
