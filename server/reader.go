@@ -73,6 +73,9 @@ func find(r Reader, name string) (*PoolView, error) {
 	if ok {
 		return &views[i], nil
 	}
+	if r.Status().Tick.IsZero() {
+		return nil, Problemf(http.StatusServiceUnavailable, "no minute was evaluated since the start: ask again in a minute")
+	}
 	known := "; no telemetry of any pool was counted by then"
 	if len(views) > 0 {
 		names := make([]string, len(views))
