@@ -420,18 +420,21 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		e := p.entry(f.Pool)
 		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
 		cfg := p.decision(e)
-		x := p.project(t, e, f)
-		e.Calibrator.Issue(f)
 		if !t.After(e.Decision.LastTick) {
+			e.Calibrator.Issue(f)
 			resuming = true
 			continue // decided before the state was lost: see Resume
 		}
-		in := alerting.Input{Projection: x.Projection, Forecast: f, Pool: x.pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: x.service.Limits}
-		in.Basis = alerting.NewBasis(&e.pool, &x.pool.Warmup, &x.service.Trusted, &f.Minute)
+		projection, pool, service := p.project(t, e, f, cfg)
+		e.Calibrator.Issue(f)
+		out.Projections, out.Services = append(out.Projections, projection), append(out.Services, service)
+		in := alerting.Input{
+			Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: service.Limits,
+		}
+		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &service.Trusted, &f.Minute)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
 		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
-		out.add(&x)
 		out.Decisions = append(out.Decisions, d)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
@@ -444,20 +447,12 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	}
 }
 
-// projected is a projection, and what it assumes of the pool.
-type projected struct {
-	forecaster.Projection
-	pool    capacity.Pool // with the rates and the warm-up lag that are used
-	service PoolService
-}
-
-func (out *Output) add(x *projected) {
-	out.Projections, out.Services = append(out.Projections, x.Projection), append(out.Services, x.service)
-}
-
-// project sets the load of a pool against its replicas. It changes nothing.
-func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast) (x projected) {
-	pool, cfg := e.pool, p.decision(e)
+// project sets the load of a pool against its replicas. It returns the pool with the rates and the warm-up lag that are
+// used. It changes nothing.
+func (p *Pipeline) project(
+	t time.Time, e *poolEntry, f *forecaster.PoolForecast, cfg alerting.Config,
+) (forecaster.Projection, capacity.Pool, PoolService) {
+	pool := e.pool
 	pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
 	trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
 	pool.Rates = trusted.Rates
@@ -472,7 +467,7 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 	}
 	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-	return projected{projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}}
+	return projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}
 }
 
 // Unsettled are the minutes before the last tick that can still change. It changes nothing.

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -11,32 +12,27 @@ import (
 // readyKept is the number of minutes with ready replicas that are kept: a minute settles within an hour.
 const readyKept = 64
 
-// readyMinutes are the newest numbers of ready replicas, by minute.
-type readyMinutes struct {
-	Newest int64            `cbor:"1,keyasint,omitempty"` // minute since 1970
-	Counts [readyKept]int32 `cbor:"2,keyasint"`           // by minute modulo readyKept; 0 is unknown
+// readyMinutes are the newest numbers of ready replicas, at most readyKept, the oldest first.
+type readyMinutes []readyMinute
+
+type readyMinute struct {
+	Minute int64 `cbor:"1,keyasint"` // since 1970
+	Ready  int   `cbor:"2,keyasint"` // at its end
 }
 
-// set the number of ready replicas at the end of a minute.
-func (r *readyMinutes) set(at time.Time, ready int) {
-	minute := at.Unix() / 60
-	for m := max(r.Newest+1, minute-readyKept+1); m < minute; m++ {
-		r.Counts[m%readyKept] = 0
-	}
-	r.Newest = max(r.Newest, minute)
-	r.Counts[minute%readyKept] = int32(ready)
+// add the number of ready replicas at the end of a minute.
+func (r *readyMinutes) add(at time.Time, ready int) {
+	*r = append((*r)[max(0, len(*r)+1-readyKept):], readyMinute{at.Unix() / 60, ready})
 }
 
 // throughout is the number of ready replicas of a minute; 0 if unknown or changed.
-func (r *readyMinutes) throughout(start time.Time) float64 {
+func (r readyMinutes) throughout(start time.Time) float64 {
 	before := start.Unix() / 60
-	if before+1 > r.Newest || before <= r.Newest-readyKept {
+	i := slices.IndexFunc(r, func(x readyMinute) bool { return x.Minute == before })
+	if i < 0 || i+1 == len(r) || r[i+1] != (readyMinute{before + 1, r[i].Ready}) {
 		return 0
 	}
-	if n := r.Counts[before%readyKept]; n > 0 && n == r.Counts[(before+1)%readyKept] {
-		return float64(n)
-	}
-	return 0
+	return float64(r[i].Ready)
 }
 
 // serviceMinute is the mean of each replica in a minute, from the settled windows of a pool's classes. In a disaggregated
@@ -96,7 +92,7 @@ func (p *Pipeline) updatePools(out *Output) {
 			e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
 		}
 		if m.State.Observed {
-			e.Ready.set(m.State.At, m.State.Ready)
+			e.Ready.add(m.State.At, m.State.Ready)
 		}
 		if n > 0 {
 			if replicas := e.Ready.throughout(settled[0].Start); replicas > 0 {

@@ -86,7 +86,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		Demand: map[string][]float64{}, KVTokens: kvTokens,
 	}
 	fix := func(err error) error {
-		return fmt.Errorf("%w; %s", err, remote.Fix(err, "-prometheus", "-match, -query or -preset", "the credentials below backfill in the file of -config"))
+		return fmt.Errorf("%w; %s", err, remote.Fix("-prometheus", "-match, -query or -preset", "the credentials below backfill in the file of -config"))
 	}
 	if r.KVTokens == 0 {
 		if r.KVTokens, err = reader.KVCapacity(ctx, source, until); err != nil {

@@ -44,7 +44,8 @@ func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 		if n == 1 && ctx.Err() != nil {
 			return errStopped
 		}
-		d.keepState(d.apply(part))
+		d.apply(part)
+		d.keepState()
 	}
 	return nil
 }
@@ -52,9 +53,9 @@ func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
 // errStopped ends the pipeline before all received messages are applied.
 var errStopped = errors.New("stopped")
 
-// apply applies messages, counts the results, and reports whether a tick was among them.
-func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
-	before := d.pipeline.Counters()
+// apply applies messages, and counts the results.
+func (d *Daemon) apply(batches []ingest.Batch) {
+	before := d.pipeline.Counters().Records
 	d.tickBegan = time.Now()
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], d.emit)
@@ -64,10 +65,8 @@ func (d *Daemon) apply(batches []ingest.Batch) (ticked bool) {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
 		d.exporter.Ignored.Add(batches[i].Ignored)
 	}
-	after := d.pipeline.Counters()
-	d.exporter.Records.Add(int(after.Records - before.Records))
+	d.exporter.Records.Add(int(d.pipeline.Counters().Records - before))
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
-	return after.Ticks > before.Ticks
 }
 
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.

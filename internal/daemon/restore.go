@@ -76,7 +76,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	d.noteServed()
 	d.store.Restore(d.pipeline.LastTick(), d.pipeline.Unsettled())
 	d.restoredAt = time.Now()
-	d.saver.next, d.saver.nextProgress = d.restoredAt, d.restoredAt.Add(d.restoredAt.Sub(began))
+	d.saver.next = d.restoredAt.Add(d.restoredAt.Sub(began))
 	return nil
 }
 

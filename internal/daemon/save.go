@@ -31,8 +31,6 @@ const (
 	// retryPause the time after a failed one.
 	progressPause = time.Second
 	retryPause    = 10 * time.Second
-	// tickMaxWait is how long a due snapshot waits for a tick.
-	tickMaxWait = time.Minute
 	// saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
 	saveTimeout = 2 * time.Minute
 	logTimeout  = 30 * time.Second
@@ -40,25 +38,21 @@ const (
 
 // saver saves snapshots, one at a time. Whoever holds busy saves one, and owns the rest.
 type saver struct {
-	busy         sync.Mutex
-	sequence     uint64    // of the newest snapshot of this daemon
-	err          error     // of the last attempt
-	next         time.Time // when a snapshot is due
-	nextProgress time.Time // the same while the daemon is behind
+	busy     sync.Mutex
+	sequence uint64    // of the newest snapshot of this daemon
+	err      error     // of the last attempt
+	next     time.Time // when a snapshot is due
 }
 
-// keepState saves the state when it is due. While the daemon is behind, it also saves after progress, so that a process
-// that restarts often advances. The pipeline stops while the state is written to a file, so this begins right after a
-// tick. The log buffers new messages meanwhile. The upload to the bucket runs beside the pipeline, one file at a time,
-// so the newest snapshot is the most advanced one.
-func (d *Daemon) keepState(ticked bool) {
-	s, now := &d.saver, time.Now()
+// keepState saves the state when it is due. The pipeline stops while the state is written to a file, and the log buffers
+// new messages meanwhile. The upload to the bucket runs beside the pipeline, one file at a time, so the newest snapshot
+// is the most advanced one.
+func (d *Daemon) keepState() {
+	s := &d.saver
 	if !s.busy.TryLock() {
 		return
 	}
-	late := now.Sub(s.next)
-	behind, _ := d.consumer.Pending()
-	if late >= 0 && (ticked || s.err != nil || late > tickMaxWait) || behind > 0 && now.After(s.nextProgress) {
+	if time.Now().After(s.next) {
 		d.startSaving()
 	} else {
 		s.busy.Unlock()
@@ -69,8 +63,9 @@ func (d *Daemon) keepState(ticked bool) {
 // a state that is stored already.
 func (d *Daemon) startSaving() {
 	began, sequence := time.Now(), d.pipeline.Sequence()
+	behind, _ := d.consumer.Pending()
 	if sequence == d.saver.sequence {
-		d.endSaving(began, 0, nil)
+		d.endSaving(began, 0, behind, nil)
 		d.saver.busy.Unlock()
 		return
 	}
@@ -87,7 +82,7 @@ func (d *Daemon) startSaving() {
 			err = errors.Join(err, file.Close())
 		}
 		endSpan(span, err)
-		d.endSaving(time.Now(), busy, err)
+		d.endSaving(time.Now(), busy, behind, err)
 	}()
 }
 
@@ -110,19 +105,20 @@ func (d *Daemon) writeState() (*os.File, error) {
 }
 
 // endSaving notes the result of an attempt, and sets when the next snapshot is due. busy is the time that the attempt
-// took without waiting for other parts. A failure stops no decision, because the state is still in memory and in the
-// stream.
-func (d *Daemon) endSaving(ended time.Time, busy time.Duration, err error) {
+// took without waiting for other parts. While the daemon is behind, it saves after progress, so that a process that restarts
+// often advances: at first the pause is only as long as the daemon has run, so that one that is killed soon keeps about
+// half of what it read. A failure stops no decision, because the state is still in memory and in the stream.
+func (d *Daemon) endSaving(ended time.Time, busy time.Duration, behind uint64, err error) {
 	d.noteWrite("snapshot", err)
-	rest, every := snapshotPauseFactor*busy, d.cfg.Storage.SnapshotEvery
+	pause := d.cfg.Storage.SnapshotEvery
 	if err != nil {
-		every = min(every, retryPause)
+		pause = min(pause, retryPause)
 	}
-	// At first the pause is only as long as the daemon has run, so that one that is killed soon keeps about half of
-	// what it read.
-	progress := min(max(progressPause, rest), ended.Sub(d.restoredAt))
-	s := &d.saver
-	s.err, s.next, s.nextProgress = err, ended.Add(max(every, rest)), ended.Add(progress)
+	pause = max(pause, snapshotPauseFactor*busy)
+	if behind > 0 {
+		pause = min(max(progressPause, snapshotPauseFactor*busy), ended.Sub(d.restoredAt))
+	}
+	d.saver.err, d.saver.next = err, ended.Add(pause)
 }
 
 // saveLast saves the last state after the pipeline has ended.
@@ -169,20 +165,15 @@ func (d *Daemon) show(x *stream.State) {
 	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, float64(x.Bytes) })
 }
 
-// peerShownFor is how long another daemon is listed after it saved a state.
-const peerShownFor = time.Hour
-
-// showPeers publishes which other daemons save states to the log, with version and time.
+// showPeers publishes which other daemons have snapshots, with version and time. The list begins with the most advanced.
 func (d *Daemon) showPeers(all []stream.State) {
-	newest := map[string]stream.State{}
-	for _, x := range all {
-		if name := x.Instance(); name != d.instance && time.Since(x.At) < peerShownFor && x.At.After(newest[name].At) {
-			newest[name] = x
-		}
-	}
 	var peers []string
-	for name, x := range newest {
-		peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
+	shown := map[string]bool{d.instance: true}
+	for _, x := range all {
+		if name := x.Instance(); !shown[name] {
+			shown[name] = true
+			peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
+		}
 	}
 	slices.Sort(peers)
 	d.setStatus(func(s *server.Status) {

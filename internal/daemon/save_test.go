@@ -19,8 +19,8 @@ func TestProgressPause(t *testing.T) {
 	} {
 		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now(), failedWrites: map[string]failedWrite{}}
 		ended := d.restoredAt.Add(test.ran)
-		d.endSaving(ended, test.busy, nil)
-		if got := d.saver.nextProgress.Sub(ended); got != test.want {
+		d.endSaving(ended, test.busy, 1, nil)
+		if got := d.saver.next.Sub(ended); got != test.want {
 			t.Errorf("after %s, of which a snapshot took %s, the pause is %s, want %s", test.ran, test.busy, got, test.want)
 		}
 	}

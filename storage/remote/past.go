@@ -231,7 +231,7 @@ const probeMinutes = 60
 func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
 	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
 	if err != nil {
-		fix := Fix(err, "backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
+		fix := Fix("backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
 		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, fix)
 	}
 	return Known(values), probeMinutes, nil
@@ -248,14 +248,6 @@ func Known(values []float64) (n int) {
 }
 
 // Fix describes the fix for a query's error, with the user's names for the address, the queries and the credentials.
-func Fix(err error, address, queries, credentials string) string {
-	var answered *promapi.Error
-	switch {
-	case !errors.As(err, &answered):
-	case answered.Type == promapi.ErrBadData || answered.Type == promapi.ErrExec:
-		return "correct " + queries
-	case strings.Contains(answered.Msg, "401") || strings.Contains(answered.Msg, "403"):
-		return "check " + credentials
-	}
-	return "check " + address + ", the address of a Prometheus without /api/v1, and that it can be reached from here"
+func Fix(address, queries, credentials string) string {
+	return fmt.Sprintf("check %s, the address of a Prometheus without /api/v1, %s, and %s", address, queries, credentials)
 }

@@ -77,7 +77,7 @@ type Record struct {
 type Counters struct {
 	Stored    uint64
 	Repeated  uint64 // stored before with the same content: by a twin, or before a restart
-	Divergent uint64 // stored with other content, stored but not made here, or made here but not stored
+	Divergent uint64 // stored with other content
 	Waiting   uint64 // ticks not stored yet
 	Lost      uint64 // ticks dropped because the queue was full
 }
@@ -86,7 +86,7 @@ type Counters struct {
 type Divergence struct {
 	Pool          string
 	Tick          time.Time
-	Ours, Theirs  string // desired replicas and digest of each decision; "no decision" if there is none
+	Ours, Theirs  string // desired replicas and digest of each decision
 	From, Version string // writer of the stored one
 }
 
@@ -442,46 +442,29 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 		if err != nil {
 			return false, fmt.Errorf("message %d is no decision of this version: %w; remove it with nats stream rmm %s %d", m.Sequence, err, l.cfg.Stream, m.Sequence)
 		}
-		d := Divergence{
+		if x.Decision.Tick.After(tick) {
+			return true, nil
+		}
+		h.sequence = m.Sequence
+		if x.Decision.Tick.Before(tick) {
+			continue
+		}
+		h.tick = tick
+		if string(x.encoded) == string(o.decision) {
+			l.count(func(c *Counters) { c.Repeated++ })
+			return true, nil
+		}
+		l.count(func(c *Counters) { c.Divergent++ })
+		l.cfg.Diverged(Divergence{
 			Pool: o.pool, Tick: tick, Ours: asks(o.desired, o.decision), Theirs: asks(x.Decision.Desired, x.encoded),
 			From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion),
-		}
-		switch order := x.Decision.Tick.Compare(tick); {
-		case order < 0:
-			h.sequence = m.Sequence
-			d.Tick, d.Ours = x.Decision.Tick, noDecision
-			l.diverged(d)
-		case order > 0:
-			info, err := stream.Info(ctx)
-			if err != nil {
-				return false, err
-			}
-			if info.State.FirstSeq <= h.sequence+1 { // otherwise the stored one was purged
-				d.Theirs = noDecision
-				l.diverged(d)
-			}
-			return true, nil
-		default:
-			h.sequence, h.tick = m.Sequence, tick
-			if string(x.encoded) == string(o.decision) {
-				l.count(func(c *Counters) { c.Repeated++ })
-			} else {
-				l.diverged(d)
-			}
-			return true, nil
-		}
+		})
+		return true, nil
 	}
 }
 
-const noDecision = "no decision"
-
 func asks(desired int, decision []byte) string {
 	return fmt.Sprintf("%d replicas (digest %016x)", desired, xxhash.Sum64(decision))
-}
-
-func (l *Log) diverged(d Divergence) {
-	l.count(func(c *Counters) { c.Divergent++ })
-	l.cfg.Diverged(d)
 }
 
 // write stores decisions and notices as one atomic batch, if each pool's head is the one that this writer knows. If

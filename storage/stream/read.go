@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -126,53 +125,45 @@ func (r *Reader) Last(ctx context.Context) (tick time.Time, err error) {
 	return tick, err
 }
 
-// Explain explains a decision. It returns [ErrNoDecision] if ref names none, see find.
-func (r *Reader) Explain(ctx context.Context, ref string) (alerting.Explanation, error) {
-	d, after, err := r.find(ctx, ref, alerting.ExplainSpan)
-	if err != nil {
-		return alerting.Explanation{}, err
-	}
-	return alerting.Explain(&d, after), nil
-}
-
-// find returns a decision, and those of its pool in the span after it. ref is an event's id (pool and generation), an
-// event's evidence (pool@tick#sequence), or a pool, for its newest decision.
-func (r *Reader) find(ctx context.Context, ref string, span time.Duration) (d alerting.Decision, after []alerting.Decision, err error) {
+// Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence), or a
+// pool, for its newest decision. It returns [ErrNoDecision] if ref names none.
+func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanation, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
-		return d, nil, err
+		return x, err
 	}
-	if len(newest) == 0 {
-		return d, nil, fmt.Errorf("%w, which has none yet", ErrNoDecision)
+	for i := range newest {
+		if newest[i].Decision.Pool == ref {
+			return alerting.Explain(&newest[i].Decision, nil), nil
+		}
 	}
-	last := slices.MaxFunc(newest, func(a, b Record) int { return a.Decision.Tick.Compare(b.Decision.Tick) })
-	found := false
-	if match, from := reference(ref, last.Decision.Tick); match != nil {
+	var d *alerting.Decision
+	var after []alerting.Decision
+	match, from := reference(ref)
+	if match != nil {
 		err = r.Read(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
 			switch {
-			case !found && match(x):
-				d, found = *x, true
-			case found && x.Tick.Sub(d.Tick) > span:
+			case d == nil && match(x):
+				d = new(*x)
+			case d != nil && x.Tick.Sub(d.Tick) > alerting.ExplainSpan:
 				return errEnough
-			case found && x.Pool == d.Pool:
+			case d != nil && x.Pool == d.Pool:
 				after = append(after, *x)
 			}
 			return nil
 		})
-		if err != nil || found {
-			return d, after, err
-		}
 	}
-	for i := range newest {
-		if newest[i].Decision.Pool == ref {
-			return newest[i].Decision, nil, nil
-		}
+	if err == nil && d == nil {
+		err = fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision", ErrNoDecision, ref)
 	}
-	return d, nil, fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision", ErrNoDecision, ref)
+	if err != nil {
+		return x, err
+	}
+	return alerting.Explain(d, after), nil
 }
 
-// reference parses ref into a match and the first tick to search; match is nil if ref can only be the name of a pool.
-func reference(ref string, last time.Time) (match func(*alerting.Decision) bool, from time.Time) {
+// reference parses ref into a match and the first tick to search; match is nil if ref is neither an event nor evidence.
+func reference(ref string) (match func(*alerting.Decision) bool, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")
 		if at, err := time.Parse(time.RFC3339, tick); err == nil {
@@ -181,7 +172,7 @@ func reference(ref string, last time.Time) (match func(*alerting.Decision) bool,
 	}
 	if i := strings.LastIndex(ref, "-"); i > 0 {
 		// A generation is at most the minute of its tick.
-		if generation, err := strconv.ParseInt(ref[i+1:], 10, 64); err == nil && generation > 0 && generation <= last.Unix()/60 {
+		if generation, err := strconv.ParseInt(ref[i+1:], 10, 40); err == nil && generation > 0 {
 			return func(x *alerting.Decision) bool { return x.Publish && x.EventID() == ref }, time.Unix(generation*60, 0)
 		}
 	}
