@@ -37,15 +37,11 @@ func initConfig(f *flag.FlagSet) action {
 		}
 		c := firstConfig{Pool: *pool}
 		for _, url := range urls {
-			job, err := scrape.JobAt(url)
+			seen, err := scrape.Probe(ctx, url)
 			if err != nil {
 				return fmt.Errorf("-metrics: %w", err)
 			}
-			seen, err := scrape.Probe(ctx, job, job.Targets[0])
-			if err != nil {
-				return fmt.Errorf("-metrics: %w", err)
-			}
-			c.add(job, &seen)
+			c.add(&seen)
 		}
 		if c.Replicas == 1 {
 			c.notes = append(c.notes, "one replica answered. Behind a load balancer there may be more: give -metrics for each, or set dns to the name of a headless service")
@@ -106,18 +102,15 @@ type firstConfig struct {
 }
 
 // add adds the data of engines.
-func (c *firstConfig) add(at scrape.Job, seen *scrape.Probed) {
+func (c *firstConfig) add(seen *scrape.Probed) {
 	c.Replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
 		if kv := seen.Replicas[i].KVCapacityTokens; kv > 0 {
 			c.KV = append(c.KV, kv)
 		}
 	}
-	model := "a model without a name"
-	if len(seen.Models) > 0 {
-		model = fmt.Sprintf("%.200q", strings.Join(seen.Models, ", ")) // any text is possible, and it goes into a comment
-	}
-	c.Sources = append(c.Sources, fmt.Sprintf("%s serves %s on %s at %s", seen.Engine, model, value.Count(len(seen.Replicas), "replica"), seen.URL))
+	c.Sources = append(c.Sources, fmt.Sprintf("%s with %s at %s", seen.Engine, value.Count(len(seen.Replicas), "replica"), seen.URL))
+	at := &seen.Job
 	job := "{pool: " + c.Pool + ", targets: [" + strconv.Quote(at.Targets[0]) + "]"
 	if at.Scheme == "https" {
 		job += ", scheme: https"

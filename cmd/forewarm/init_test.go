@@ -35,14 +35,14 @@ func TestInit(t *testing.T) {
 		says string
 	}{
 		"":           {0, 8, ""},
-		"vllm":       {432_000, 2, `vllm serves "llama" on 1 replica`},
-		"vllm_ray":   {0, 4, `vllm serves "qwen" on 2 replicas`},
-		"vllm_ranks": {1600, 6, `"llama" on 3 replicas`},
-		"sglang":     {262_144, 2, `sglang serves "qwen" on 1 replica`},
-		"trtllm":     {128_000, 2, `trtllm serves "llama" on 1 replica`},
-		"triton":     {399_360, 2, `triton serves "tensorrt_llm"`},
-		"dynamo":     {320_000, 4, `dynamo serves "llama" on 2 replicas`},
-		"epp":        {0, 4, "a model without a name"},
+		"vllm":       {432_000, 2, `vllm with 1 replica`},
+		"vllm_ray":   {0, 4, `vllm with 2 replicas`},
+		"vllm_ranks": {1600, 6, `vllm with 3 replicas`},
+		"sglang":     {262_144, 2, `sglang with 1 replica`},
+		"trtllm":     {128_000, 2, `trtllm with 1 replica`},
+		"triton":     {399_360, 2, `triton with 1 replica`},
+		"dynamo":     {320_000, 4, `dynamo with 2 replicas`},
+		"epp":        {0, 4, "epp with 2 replicas"},
 	} {
 		path := dir + name + ".yaml"
 		args, jobs := []string{"init", "-o", path, "-pool", "agents"}, 0

@@ -76,8 +76,8 @@ func replay(f *flag.FlagSet) action {
 			bar.show("replaying", done, total)
 		}
 		bar.finish()
-		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s (%d sent again after a lost connection)\n",
-			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond), p.Resent())
+		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s\n",
+			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond))
 		if *shift == "none" && time.Since(r.last) > 10*time.Minute {
 			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (clock: event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
 		}

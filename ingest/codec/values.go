@@ -163,13 +163,10 @@ func (n *names) of(b []byte) string {
 // quoted formats a value of a message for a Detail, if it is as short as that of an enumeration, or is a number or a time.
 // Of others it gives only the length, because they may be users' text.
 func quoted(text []byte) string {
-	if len(text) <= 40 && plainTime.Match(text) || plainWord.Match(text) {
+	if plain.Match(text) {
 		return strconv.Quote(string(text))
 	}
 	return fmt.Sprintf("a string of %d bytes", len(text))
 }
 
-var (
-	plainTime = regexp.MustCompile(`^[-+.:0-9 TZe]*$`)
-	plainWord = regexp.MustCompile(`^[-._:/@+=0-9A-Za-z]{0,11}$`)
-)
+var plain = regexp.MustCompile(`^([-._:/@+=0-9A-Za-z]{0,11}|[-+.:0-9 TZe]{0,40})$`)

@@ -40,7 +40,7 @@ const noMaxStore = 1 << 60
 
 // Embedded is a NATS server with JetStream inside this process.
 type Embedded struct {
-	cfg Config // with the address that it got
+	cfg Config
 	log *zap.Logger
 	// The user that may do everything.
 	user, password string
@@ -89,10 +89,6 @@ func (e *Embedded) start(ctx context.Context) error {
 			e.cfg.Embedded.Listen, e.cfg.Embedded.StoreDir, err)
 	}
 	e.server.Store(s)
-	if a, ok := s.Addr().(*net.TCPAddr); ok && !opts.DontListen { // the next start has the same
-		host, _, _ := net.SplitHostPort(e.cfg.Embedded.Listen)
-		e.cfg.Embedded.Listen = net.JoinHostPort(host, strconv.Itoa(a.Port))
-	}
 	return nil
 }
 

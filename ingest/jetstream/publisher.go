@@ -21,8 +21,7 @@ const (
 // Publisher stores messages in order, each once, through restarts of the server. One that was not acknowledged is sent
 // again; the server drops it by its message id if it was stored. Not safe for concurrent use.
 type Publisher struct {
-	js     jetstream.JetStream
-	resent uint64
+	js jetstream.JetStream
 }
 
 // NewPublisher publishes on a connection that reconnects by itself.
@@ -38,14 +37,13 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 	if contentType != "" {
 		m.Header.Set(headerContentType, contentType)
 	}
-	for attempts, again := 0, uint64(1); ; again = 0 {
+	for attempts := 0; ; {
 		wait, cancel := context.WithTimeout(ctx, ackWait)
 		_, err := p.js.PublishMsg(wait, m)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		p.resent += again
 		if p.js.Conn().IsConnected() {
 			attempts++
 		}
@@ -67,6 +65,3 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 		}
 	}
 }
-
-// Resent counts the messages that were sent again.
-func (p *Publisher) Resent() uint64 { return p.resent }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -167,7 +168,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	b.Sequence, b.ReceivedAt = sequence, meta.Timestamp.UTC()
 	about, ok := codec.ParseSubject(c.cfg.Prefix, m.Subject())
 	if !ok {
-		i := slices.IndexFunc(c.cfg.Sources, func(s Source) bool { return covers(s.Subject, m.Subject()) })
+		i := slices.IndexFunc(c.cfg.Sources, func(s Source) bool { return server.SubjectMatchesFilter(m.Subject(), s.Subject) })
 		if ok = i >= 0; ok {
 			about = c.cfg.Sources[i].about()
 		}

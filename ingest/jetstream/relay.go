@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -132,7 +133,7 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 // it is, is read from there.
 func (c *Config) Relayed(stream []string) (sources []Source) {
 	for _, s := range c.Sources {
-		if c.relays(s) && !slices.ContainsFunc(stream, func(have string) bool { return covers(have, s.Subject) }) {
+		if c.relays(s) && !slices.ContainsFunc(stream, func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }) {
 			sources = append(sources, s)
 		}
 	}

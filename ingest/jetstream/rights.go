@@ -96,22 +96,11 @@ func (c *Config) ConsumerRights() Rights {
 func (c *Config) mapped(subjects ...string) (all []string) {
 	for _, s := range subjects {
 		all = append(all, c.Prefix+s)
-	}
-	if n := c.partition().count; n > 0 {
-		for _, s := range subjects {
+		if n := c.partition().count; n > 0 {
 			all = append(all, fmt.Sprintf("%s.%d.*%s", c.Prefix, n, s))
 		}
 	}
 	return all
-}
-
-func union(a, b []string) []string {
-	for _, s := range b {
-		if !slices.Contains(a, s) {
-			a = append(a, s)
-		}
-	}
-	return a
 }
 
 // CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
@@ -156,10 +145,10 @@ func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(err
 
 // allows reports whether the lists permit all subjects of a pattern. An empty list of allowed subjects permits all.
 func allows(allow, deny []string, subject string) bool {
-	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return overlap(d, subject) }) {
+	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return server.SubjectsCollide(d, subject) }) {
 		return false
 	}
-	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return covers(a, subject) })
+	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return server.SubjectMatchesFilter(subject, a) })
 }
 
 // Permissions is the users part of a nats-server configuration. Daemons, producers, consumers and discovery have a user
@@ -170,12 +159,13 @@ func (c *Config) Permissions() string {
 	for i := range c.partition().count { // one user for all
 		each.Partition = fmt.Sprintf("%d/%d", i, c.partition().count)
 		r := each.DaemonRights()
-		daemon.Publish, daemon.Subscribe = union(daemon.Publish, r.Publish), union(daemon.Subscribe, r.Subscribe)
+		daemon.Publish, daemon.Subscribe = append(daemon.Publish, r.Publish...), append(daemon.Subscribe, r.Subscribe...)
 	}
 	b.WriteString("authorization {\n  users = [\n")
 	list := func(key string, subjects []string) {
 		fmt.Fprintf(&b, "        %s: {allow: [\n", key)
-		for _, s := range subjects {
+		slices.Sort(subjects)
+		for _, s := range slices.Compact(subjects) {
 			fmt.Fprintf(&b, "          %q\n", s)
 		}
 		b.WriteString("        ]}\n")

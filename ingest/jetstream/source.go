@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
@@ -33,12 +35,12 @@ func (c *Config) validateSources() error {
 			return fmt.Errorf("%s.format is %q: it must be one of %s", key, s.Format, strings.Join(codec.Formats(), ", "))
 		}
 		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "deadletter"} {
-			if own := c.Prefix + "." + area; overlap(s.Subject, own) {
+			if own := c.Prefix + "." + area; server.SubjectsCollide(s.Subject, own) {
 				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type", key, s.Subject, own)
 			}
 		}
 		for j, other := range c.Sources[:i] {
-			if overlap(s.Subject, other.Subject) {
+			if server.SubjectsCollide(s.Subject, other.Subject) {
 				return fmt.Errorf("%s.subject is %q: it must share no subject with sources[%d], %q; a message has one format", key, s.Subject, j, other.Subject)
 			}
 		}

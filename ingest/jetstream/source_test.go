@@ -42,28 +42,6 @@ func TestValidateSources(t *testing.T) {
 	}
 }
 
-func TestOverlap(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		want bool
-	}{
-		{"a.b", "a.b", true},
-		{"a.b", "a.c", false},
-		{"a.*", "a.b", true},
-		{"a.*", "*.b", true},
-		{"a.*.c", "*.b.d", false},
-		{"a.>", "a.b.c", true},
-		{"a.>", "a", false},
-		{"a.>", "*.*", true},
-		{"a", "a.b", false},
-		{">", "a.b", true},
-	} {
-		if overlap(tc.a, tc.b) != tc.want || overlap(tc.b, tc.a) != tc.want {
-			t.Errorf("%s and %s: want %v both ways", tc.a, tc.b, tc.want)
-		}
-	}
-}
-
 func TestSourcesAreReadInTheirFormat(t *testing.T) {
 	c, js := testServer(t)
 	c.Sources = []Source{{Subject: "dynamo.*.trace", Format: "dynamo", Pool: "p"}, {Subject: "acme.>", Format: "json"}}

@@ -174,7 +174,7 @@ func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConf
 // adoptable explains why a user's stream cannot hold subjects; nil if it can.
 func adoptable(have jetstream.StreamConfig, subjects []string) error {
 	for _, want := range subjects {
-		if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return covers(subject, want) }) {
+		if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return server.SubjectMatchesFilter(want, subject) }) {
 			return fmt.Errorf("the stream %s, which Forewarm did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
 				have.Name, want, have.Name, strings.Join(append(have.Subjects, want), ","))
 		}

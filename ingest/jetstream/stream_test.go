@@ -8,31 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func TestCovers(t *testing.T) {
-	for _, tc := range []struct {
-		have, want string
-		covered    bool
-	}{
-		{"f.telemetry.>", "f.telemetry.>", true},
-		{"f.>", "f.telemetry.>", true},
-		{">", "f.telemetry.>", true},
-		{"*.telemetry.>", "f.telemetry.>", true},
-		{"f.*.*", "f.alert.*", true},
-		{"f.*.*", "f.alert.p", true},
-		{"f.telemetry.*", "f.telemetry.>", false},
-		{"f.telemetry.request.>", "f.telemetry.>", false},
-		{"f.telemetry.>", "f.telemetry", false},
-		{"f.alert.p", "f.alert.*", false},
-		{"f.alert", "f.alert.*", false},
-		{"f.alert.*", "f.alert", false},
-		{"g.>", "f.>", false},
-	} {
-		if got := covers(tc.have, tc.want); got != tc.covered {
-			t.Errorf("%s covers %s: got %v, want %v", tc.have, tc.want, got, tc.covered)
-		}
-	}
-}
-
 // TestStreamsFollowConfig: streams are created once. A changed configuration changes the stream, and keeps its
 // messages.
 func TestStreamsFollowConfig(t *testing.T) {

@@ -14,9 +14,3 @@ func isPrefix(prefix string) bool { return isSubject(prefix) && !strings.Contain
 func isSubject(subject string) bool {
 	return server.IsValidSubject(subject) && !strings.HasPrefix(subject, "$")
 }
-
-// covers reports whether every subject that want matches is matched by have too. Both may hold the wildcards * and >.
-func covers(have, want string) bool { return server.SubjectMatchesFilter(want, have) }
-
-// overlap reports whether a subject is matched by both a and b.
-func overlap(a, b string) bool { return server.SubjectsCollide(a, b) }
