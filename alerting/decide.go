@@ -272,7 +272,7 @@ func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desire
 	}
 	for i := range s.rows {
 		if e := &s.rows[i].evidence; e.Retries != nil && e.Retries.Refused > 0 {
-			constraints = append(constraints, Constraint{Key: retriesKey, Bound: e.NeedReplicas, Wanted: e.NeedReplicas + e.Retries.Refused, Resource: e.Dimension})
+			constraints = append(constraints, Constraint{Key: retriesKey, Bound: e.NeedReplicas, Wanted: e.NeedReplicas + e.Retries.Refused})
 		}
 	}
 	return desired, most, constraints

@@ -132,10 +132,9 @@ type ResourceEvidence struct {
 type Constraint struct {
 	_ struct{} `cbor:",toarray"`
 
-	Key      string // of the configuration; retriesKey for the bound on replicas for retries
-	Bound    int    // in replicas; in scale-ins for max_scale_ins
-	Wanted   int    // replicas
-	Resource string // that retries load
+	Key    string // of the configuration; retriesKey for the bound on replicas for retries
+	Bound  int    // in replicas; in scale-ins for max_scale_ins
+	Wanted int    // replicas
 }
 
 // The keys of constraints that texts need.
@@ -146,11 +145,8 @@ const (
 
 // String is such as "replicas.max 16: 19 wanted".
 func (c Constraint) String() string {
-	switch c.Key {
-	case budgetKey:
+	if c.Key == budgetKey {
 		return fmt.Sprintf("%s, enough for %d: %d wanted", c.Key, c.Bound, c.Wanted)
-	case retriesKey:
-		return fmt.Sprintf("%s %d: %d wanted for %s", c.Key, c.Bound, c.Wanted, ResourceName(c.Resource))
 	}
 	return fmt.Sprintf("%s %d: %d wanted", c.Key, c.Bound, c.Wanted)
 }

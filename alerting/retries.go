@@ -131,9 +131,6 @@ func (b *conditions) retryStorm() {
 		w.Description += " Most come from class " + class + "."
 	}
 	w.Description = joinSentences(w.Description, d.notForRetries())
-	if r := d.binding(); r != nil && d.Probability >= FadeShare*b.cfg.AlertProbability {
-		w = w.with(capitalise(d.saturationText(r, d.Probability, d.pageWindow(b.cfg).window))+".", requestSentence(d))
-	}
 	c := b.add(RetryStorm, features.DimRequests, w.with(d.byRetries()))
 	c.Class, c.Fading = class, pf.Retries.Share < forecaster.StormShare
 }

@@ -17,7 +17,7 @@ func TestReplicasForRetries(t *testing.T) {
 	}{
 		"no retries":                    {1, nil, 4, ""},
 		"half of the calls are retried": {1.5, nil, 6, "1.5 times as large; without them 4 replicas would do"},
-		"above the bound":               {5, nil, 12, "retries 12: 18 wanted for KV memory"},
+		"above the bound":               {5, nil, 12, "retries 12: 18 wanted"},
 		"an idle pool": {2, func(in *Input) {
 			in.Minute.State.KVUsedMax, in.Minute.State.WaitingPerReady = .2, 0
 		}, 4, "3 more replicas are not asked for: the engines have room"},

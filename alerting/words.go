@@ -72,16 +72,12 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-// timeAhead is a time ahead in words, rounded.
+// timeAhead is a time ahead in words.
 func timeAhead(d time.Duration) string {
-	switch m := math.Ceil(d.Minutes() - 1e-9); {
-	case m <= 1:
+	if d <= time.Minute {
 		return "within a minute"
-	case m <= 20:
-		return fmt.Sprintf("in about %.0f min", m)
-	default:
-		return fmt.Sprintf("in about %.0f min", 5*math.Round(m/5))
 	}
+	return "in about " + span(d)
 }
 
 // overCapacity reports whether demand exceeds the ready capacity.

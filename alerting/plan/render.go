@@ -60,10 +60,7 @@ func replicas(n, prefill int) string {
 	if prefill > 0 {
 		return fmt.Sprintf("%d decode and %d prefill replicas", n, prefill)
 	}
-	if n == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", n)
+	return value.Count(n, "replica")
 }
 
 // describe a change in a few words.

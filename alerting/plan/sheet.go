@@ -145,11 +145,12 @@ func (s *Sheet) note(in *Input) {
 		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	}
 	for _, r := range s.Rows {
-		if !r.Demand.Known() {
-			s.Notes = append(s.Notes, fmt.Sprintf("The demand for %s is not known, so that can run out unseen.", r.Title))
-		} else if r.Risk == Unknown && r.Resource != capacity.Requests {
-			s.Notes = append(s.Notes, fmt.Sprintf("The capacity of %s is not known, so it can run out unseen.", r.Title))
+		if r.Risk == Unknown && r.Resource != capacity.Requests {
+			s.Notes = append(s.Notes, fmt.Sprintf("The demand for %s or its capacity is not known, so it can run out unseen.", r.Title))
 		}
+	}
+	if mean.Cached == 0 {
+		s.Notes = append(s.Notes, "No cached tokens are known: all prompt tokens count as prefill.")
 	}
 	if reserves := p.Reserves.String(); reserves != "" {
 		s.Notes = append(s.Notes, "Replicas include a reserve: "+reserves+".")

@@ -22,9 +22,8 @@ type Records struct {
 	contexts sketch.Quantile
 	longest  float64
 
-	prompts, outputs  lengths
-	records, uncached float64 // uncached: without cached tokens
-	binned            bool
+	prompts, outputs lengths
+	binned           bool
 }
 
 // maxMinutes bounds a trace: a year.
@@ -59,10 +58,6 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 func (g *Records) Add(r *ingest.Request) error {
 	if r.Phase == ingest.PhaseArrived {
 		return nil // its end is another record
-	}
-	g.records++
-	if r.CachedTokens < 0 {
-		g.uncached++
 	}
 	prompt, output := g.prompts.of(float64(r.PromptTokens), 1), g.outputs.of(float64(r.OutputTokens), 1)
 	load := Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)
@@ -111,9 +106,6 @@ func (g *Records) Fill(in *Input, source string) {
 	}
 	if g.binned {
 		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, so active KV tokens are too low if lengths vary.")
-	}
-	if g.records > 0 && g.uncached/g.records > 0.5 {
-		t.Notes = append(t.Notes, "The trace has no cached tokens: all prompt tokens count as prefill.")
 	}
 	if g.prompts.unknown+g.outputs.unknown > 0 {
 		t.Notes = append(t.Notes, "Where the trace has no length of a request, it counts as long as those before on average.")
@@ -189,9 +181,6 @@ func (s history) traffic(p *Pool, source string) Traffic {
 	t.Calls /= float64(len(t.Minutes))
 	if missing := len(requests) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out.", missing))
-	}
-	if !slices.ContainsFunc(s[features.DimCached], func(v float64) bool { return v > 0 }) {
-		t.Notes = append(t.Notes, "No cached tokens are known: all prompt tokens count as prefill.")
 	}
 	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, so how much lengths vary is estimated.")
 	return t

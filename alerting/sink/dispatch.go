@@ -28,7 +28,7 @@ var (
 	reportPace = pace{time.Minute, time.Minute, time.Hour}
 )
 
-// Failure is the failure of a sink. It is reported when it begins, then each reportEvery, and when it ends.
+// Failure is the failure of a sink. It is reported when it begins and when it ends.
 type Failure struct {
 	Sink     string
 	Notice   alerting.Notice
@@ -38,9 +38,6 @@ type Failure struct {
 
 	Disabled bool // the consumer is gone: nothing is sent to it until a restart
 }
-
-// reportEvery is how often a lasting failure is reported.
-const reportEvery = 5 * time.Minute
 
 // Queue returns the notices of the log for one sink, until each is settled. It is for one goroutine.
 type Queue interface {
@@ -150,11 +147,10 @@ type lane struct {
 	sending sync.Mutex // held during an attempt; guards resume
 	resume  time.Time  // no attempt before it: the consumer asked to wait
 
-	mu         sync.Mutex // guards what follows
-	stats      alerting.SinkStats
-	waiting    map[Queue]int // notices, with the one that is being delivered
-	fails      int           // failed attempts in a row
-	reportedAt time.Time     // when a failure was last reported
+	mu      sync.Mutex // guards what follows
+	stats   alerting.SinkStats
+	waiting map[Queue]int // notices, with the one that is being delivered
+	fails   int           // failed attempts in a row
 }
 
 // maxQueueRetry bounds the pause before a failed read of a queue is retried.
@@ -354,19 +350,15 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	return true, max(l.failed(n, err), wait)
 }
 
-// failed counts a failure, and reports it if it is the first in a row or reportEvery has passed. It returns the pause
-// before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
+// failed counts a failure, and reports it if it is the first in a row. It returns the pause before the next attempt:
+// exponential, with 50 % jitter, so that daemons do not retry at the same time.
 func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
 	l.stats.Fail(time.Now(), err)
 	l.fails++
-	fails, now := l.fails, time.Now()
-	report := fails == 1 || now.Sub(l.reportedAt) >= reportEvery
-	if report {
-		l.reportedAt = now
-	}
+	fails := l.fails
 	l.mu.Unlock()
-	if report {
+	if fails == 1 {
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
 	}
 	p := l.pace(n)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	netmail "net/mail"
@@ -125,21 +124,14 @@ func (s *mailer) message(r *alerting.Report, pages Pages) (*mail.Msg, error) {
 		return nil, err
 	}
 	m.Subject("Forewarm report, " + r.When)
-	m.SetMessageIDWithValue(s.messageID(r))
+	from, _ := netmail.ParseAddress(s.cfg.From) // check has parsed it
+	m.SetMessageIDWithValue(r.ID + from.Address[strings.LastIndexByte(from.Address, '@'):])
 	m.SetDateWithValue(r.To)
 	m.SetGenHeader(mail.Header("Auto-Submitted"), "auto-generated") // RFC 3834: no out-of-office answers
 	m.SetUserAgent("Forewarm")
 	m.SetBodyString(mail.TypeTextPlain, string(pages["mail.txt"]))
 	m.AddAlternativeString(mail.TypeTextHTML, string(pages["mail.html"]))
 	return m, m.AttachReader(r.Name+".html", bytes.NewReader(pages["html"]), mail.WithFileContentType(mail.TypeTextHTML))
-}
-
-// messageID identifies the report and the configured mailboxes, at the sender's domain.
-func (s *mailer) messageID(r *alerting.Report) string {
-	from, _ := netmail.ParseAddress(s.cfg.From) // check has parsed it
-	domain := from.Address[strings.LastIndexByte(from.Address, '@')+1:]
-	sum := sha256.Sum256([]byte(r.ID + "\n" + strings.Join(s.cfg.To, "\n")))
-	return fmt.Sprintf("%s.%x@%s", r.Name, sum[:8], domain)
 }
 
 // client reads the secrets at each call, so that they can change. It connects to nothing.
