@@ -46,17 +46,12 @@ type Result struct {
 	Default          bool   `json:"default"` // the default setting in the documentation of the original
 }
 
-// reversedShare is the share of actions that reversed an order; NaN without an action.
-func (a *Account) reversedShare() float64 {
-	return value.Share(float64(a.Reversed), float64(a.Actions))
-}
-
 // result converts the account to a row of the summary.
 func (a *Account) result(policy, knob string) Result {
 	return Result{
 		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
 		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
-		ReversedShare: Number(a.reversedShare()),
+		ReversedShare: Number(value.Share(float64(a.Reversed), float64(a.Actions))),
 		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/day)),
 	}
 }
@@ -128,13 +123,8 @@ type Comparison struct {
 type Cost struct {
 	Policy   string `json:"policy"`
 	GPUHours Number `json:"gpu_hours"` // at the target; null if no setting reaches it
-	// Tuned is the setting of least cost at the target in the tuning part, and its result in the scored part.
-	Tuned       string `json:"tuned"`
-	Carried     Number `json:"carried_saturated_share"`
-	CarriedCost Number `json:"carried_gpu_hours"`
-	// Actions of that setting in the scored part, and the share that reversed an order.
-	Actions       int    `json:"carried_scale_actions"`
-	ReversedShare Number `json:"carried_reversed_share"`
+	// Tuned is the result in the scored part of the setting of least cost at the target in the tuning part.
+	Tuned Result `json:"tuned"`
 }
 
 // compare compares policies at one target.
@@ -151,12 +141,7 @@ func compare(policies [][]*contender, target float64) Comparison {
 		}
 		scored := newCurve(points)
 		hours := scored.hoursAt(target)
-		carried := bestTuned(chosen, target)
-		c.Costs = append(c.Costs, Cost{
-			Policy: spec.Name, GPUHours: Number(hours), Tuned: spec.knob(carried.set),
-			Carried: Number(carried.scored.SaturatedShare()), CarriedCost: Number(carried.scored.GPUHours),
-			Actions: carried.scored.Actions, ReversedShare: Number(carried.scored.reversedShare()),
-		})
+		c.Costs = append(c.Costs, Cost{Policy: spec.Name, GPUHours: Number(hours), Tuned: bestTuned(chosen, target).row()})
 		switch {
 		case spec.Name == ForewarmPolicy:
 			own = hours

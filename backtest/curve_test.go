@@ -48,7 +48,7 @@ func TestCompareTunesBeforeItScores(t *testing.T) {
 		},
 		{at(oracle, Setting{1}, point{0, 80}, point{0, 100})},
 	}, .01)
-	if c.BestRival != "rival" || c.Costs[1].GPUHours != 140 || c.Costs[1].Carried != 0 || c.Costs[1].CarriedCost != 150 {
+	if c.BestRival != "rival" || c.Costs[1].GPUHours != 140 || c.Costs[1].Tuned.SaturatedShare != 0 || c.Costs[1].Tuned.GPUHours != 150 {
 		t.Errorf("%+v: want 140 GPU-hours, between 130 and 150; and 150 for the setting that kept to the target in the tuning part", c)
 	}
 	if got := float64(c.GapClosed); math.Abs(got-.5) > 1e-9 {

@@ -258,7 +258,7 @@ two thirds, in the first draw.
 func (c *Comparison) withReversed(policy string) string {
 	for _, x := range c.Costs {
 		if x.Policy == policy {
-			return cell("%.0f", float64(x.GPUHours)) + ", " + cell("%.0f %%", 100*float64(x.ReversedShare))
+			return cell("%.0f", float64(x.GPUHours)) + ", " + cell("%.0f %%", 100*float64(x.Tuned.ReversedShare))
 		}
 	}
 	return "–"
@@ -287,7 +287,7 @@ func tunedSettings(b *strings.Builder, rows []policyRow) {
 func (c *Comparison) carried(policy string) string {
 	for _, x := range c.Costs {
 		if x.Policy == policy {
-			return fmt.Sprintf("%s %s: %s, %s", policy, x.Tuned, cell("%.2f %%", 100*float64(x.Carried)), cell("%.0f", float64(x.CarriedCost)))
+			return fmt.Sprintf("%s %s: %s, %s", policy, x.Tuned.Knob, cell("%.2f %%", 100*float64(x.Tuned.SaturatedShare)), cell("%.0f", float64(x.Tuned.GPUHours)))
 		}
 	}
 	return "–"

@@ -111,7 +111,7 @@ func (r *runner) shownContenders(s *Summary) (all []*contender) {
 	tuned := map[string]string{}
 	if len(s.Comparisons) > 0 {
 		for _, c := range s.Comparisons[0].Costs {
-			tuned[c.Policy] = c.Tuned
+			tuned[c.Policy] = c.Tuned.Knob
 		}
 	}
 	for _, contenders := range r.policies {

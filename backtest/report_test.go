@@ -57,7 +57,7 @@ func TestUnknownFigures(t *testing.T) {
 	s := Summary{
 		Alarms: &Alarms{Weeks: .01, Operating: AlarmPoint{Raised: 1, Precision: 1, Recall: nan}},
 		Comparisons: []Comparison{{
-			SaturatedShare: .01, Costs: []Cost{{Policy: "static_peak", GPUHours: inf, ReversedShare: nan}}, GapClosed: nan, SaturationRatio: inf,
+			SaturatedShare: .01, Costs: []Cost{{Policy: "static_peak", GPUHours: inf, Tuned: Result{ReversedShare: nan}}}, GapClosed: nan, SaturationRatio: inf,
 		}},
 	}
 	for onsets, want := range map[int]string{0: "begin: none; warned of in time: –", 2: "begin: 2 in 0.01 weeks"} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,14 +16,11 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/internal/sleep"
-	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -66,18 +62,11 @@ type demoRun struct {
 	keda     backtest.Policy
 	conn     *nats.Conn
 	replayer replayer
-	ticks    chan demoTick
+	ticks    chan alerting.Decision
 	out      io.Writer
 	frame    time.Duration // wall time per minute; 0 as fast as possible
 	start    time.Time
 	ready    int // at the last tick
-}
-
-// demoTick is what the demo needs of a tick.
-type demoTick struct {
-	at       time.Time
-	decision alerting.Decision
-	demand   string // and forecast of the binding resource
 }
 
 func demo(f *flag.FlagSet) action {
@@ -132,7 +121,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	start := backtest.DefaultStart
 	traffic := backtest.WorkloadConfig{Start: start, End: start.Add(demoHistory + demoDay), Launch: start.Add(demoHistory + demoLaunchAt)}
 	source := func() *backtest.Source { return backtest.NewSource(backtest.NewWorkload(traffic, seed), demoPool) }
-	d := &demoRun{start: start, ticks: make(chan demoTick, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
+	d := &demoRun{start: start, ticks: make(chan alerting.Decision, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
 	if d.demand, err = backtest.Scan(ctx, source().Next, pc.Features); err != nil {
 		return nil, err
 	}
@@ -152,20 +141,9 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 
 // take is called on the daemon's goroutine.
 func (d *demoRun) take(out *pipeline.Output) {
-	if len(out.Decisions) == 0 {
-		return
+	for _, decision := range out.Decisions {
+		d.ticks <- decision
 	}
-	t := demoTick{at: out.Tick, decision: out.Decisions[0]}
-	projection := &out.Projections[0]
-	dim, _ := features.DimensionByName(cmp.Or(projection.Binding, features.DimKV))
-	for _, r := range projection.Resources {
-		if f := out.Forecasts[0].Of(dim.Name); f != nil && r.Dimension == dim.Name {
-			ahead := &f.Minute[19]
-			t.demand = fmt.Sprintf("%-7s %6s %s of %s, in 20 min %s (95 %%: %s)", dim.Name, value.Short(f.Last), dim.Unit,
-				value.Short(r.PerReplica*float64(t.decision.Ready)), value.Short(ahead[forecaster.L50]), value.Short(ahead[forecaster.L95]))
-		}
-	}
-	d.ticks <- t
 }
 
 // play runs both days.
@@ -184,11 +162,11 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 	fmt.Fprintf(d.out, "\nThe second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
 		"Replicas take about 8 minutes to warm up.\n\n", d.start.Add(demoLaunchAt).Format("15:04"))
 	for range demoDay / time.Minute {
-		tick, err := d.step(ctx)
+		decision, err := d.step(ctx)
 		if err != nil {
 			return err
 		}
-		d.show(&tick)
+		d.show(&decision)
 		if d.frame > 0 && !sleep.For(ctx, d.frame) {
 			return ctx.Err()
 		}
@@ -198,24 +176,24 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 }
 
 // step runs the next minute in both pools, sends the telemetry to the daemon, and scales both pools.
-func (d *demoRun) step(ctx context.Context) (t demoTick, err error) {
+func (d *demoRun) step(ctx context.Context) (x alerting.Decision, err error) {
 	load := d.demand.At(d.start)
 	d.start = d.start.Add(time.Minute)
 	d.forewarm.Step(load)
 	d.reactive.Step(load)
 	d.reactive.SetDesired(d.keda(d.reactive.Observe()))
 	err = d.publish(ctx)
-	for err == nil && t.at.Before(d.start) {
+	for err == nil && x.Tick.Before(d.start) {
 		select {
 		case <-ctx.Done():
 			err = ctx.Err()
-		case t = <-d.ticks:
-			if t.decision.Publish {
-				d.forewarm.SetDesired(t.decision.Desired)
+		case x = <-d.ticks:
+			if x.Publish {
+				d.forewarm.SetDesired(x.Desired)
 			}
 		}
 	}
-	return t, err
+	return x, err
 }
 
 // publish sends the reports of Forewarm's replicas, the requests of the next minute, and the watermark.
@@ -241,8 +219,8 @@ func (d *demoRun) publish(ctx context.Context) error {
 }
 
 // show prints the pre-scale event, replicas that are ready now, and the state every half hour.
-func (d *demoRun) show(t *demoTick) {
-	x, at := &t.decision, t.at.Format("15:04")
+func (d *demoRun) show(x *alerting.Decision) {
+	at := x.Tick.Format("15:04")
 	if x.Publish && x.Action != alerting.Hold {
 		fmt.Fprintf(d.out, "%s  pre-scale event: %s\n", at, x.Reason)
 	}
@@ -250,10 +228,10 @@ func (d *demoRun) show(t *demoTick) {
 		fmt.Fprintf(d.out, "%s  ready %d→%d\n", at, d.ready, x.Ready)
 	}
 	d.ready = x.Ready
-	if t.at.Unix()%1800 == 0 {
+	if x.Tick.Unix()%1800 == 0 {
 		r := d.reactive.Observe()
-		fmt.Fprintf(d.out, "%s  %s | Forewarm %d ready %d warming | reactive %d ready %d warming, %.0f waiting\n",
-			at, t.demand, x.Ready, x.Pending, r.Ready, r.Pending, r.Waiting)
+		fmt.Fprintf(d.out, "%s  Forewarm %d ready %d warming | reactive %d ready %d warming, %.0f waiting\n",
+			at, x.Ready, x.Pending, r.Ready, r.Pending, r.Waiting)
 	}
 }
 
