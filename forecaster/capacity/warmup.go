@@ -63,31 +63,17 @@ func (w Warmup) With(learned Warmup) Warmup {
 	return w
 }
 
-// Given is the distribution with the waits of replicas that are not ready yet. Each wait is a lower bound of a lag, so
-// a long one increases the distribution at once. It is the censored normal model by expectation and maximisation
-// (Dempster, Laird and Rubin 1977, §4.3, JRSS B 39), of the newest 64 waits, each at most an hour. O(rounds · (waiting +
-// observations)).
+// Given is the distribution with the waits of replicas that are not ready yet. A wait longer than the median lag counts
+// as a lag: it is a lower bound of one, so the distribution grows before a slow replica is ready. Of the newest 64 waits,
+// each at most an hour.
 func (w Warmup) Given(waiting []time.Duration) Warmup {
-	const rounds = 8 // enough to converge
-	waiting = waiting[max(0, len(waiting)-maxWaits):]
-	observed := logs(w.Observed)
-	for range rounds {
-		lags := slices.Clone(observed)
-		spare := 0.0
-		for _, d := range waiting {
-			if d > 0 {
-				mean, variance := w.fit.beyond(math.Log(min(d, maxWaiting).Seconds()))
-				lags = append(lags, mean)
-				spare += variance
-			}
+	lags, median := slices.Clone(w.Observed), w.Quantile(.5)
+	for _, d := range waiting[max(0, len(waiting)-maxWaits):] {
+		if d > median {
+			lags = append(lags, min(d, maxWaiting))
 		}
-		if len(lags) == len(observed) {
-			break
-		}
-		next := w.pooled(lags)
-		next.sigma = math.Sqrt(next.sigma*next.sigma + spare/(float64(len(lags))+max(w.age(), spreadWeight)))
-		w.fit = next
 	}
+	w.fit = w.pooled(logs(lags))
 	return w
 }
 
@@ -132,21 +118,6 @@ func moments(x []float64) (mean, squares float64) {
 		squares += (v - mean) * (v - mean)
 	}
 	return mean, squares
-}
-
-// beyond are mean and variance of ln seconds above x: those of the truncated normal distribution, µ + σλ and σ²(1 + αλ
-// − λ²) with α = (x − µ)/σ and λ = φ(α)/(1 − Φ(α)). Far in the tail, where λ is 0/0, the mean is x.
-func (l lognormal) beyond(x float64) (mean, variance float64) {
-	if l.sigma == 0 {
-		return max(l.mu, x), 0
-	}
-	alpha := (x - l.mu) / l.sigma
-	tail := math.Erfc(alpha/math.Sqrt2) / 2
-	if tail < 1e-12 {
-		return x, 0
-	}
-	hazard := math.Exp(-alpha*alpha/2) / math.Sqrt(2*math.Pi) / tail
-	return l.mu + l.sigma*hazard, max(0, l.sigma*l.sigma*(1+alpha*hazard-hazard*hazard))
 }
 
 // Quantile is the lag at level p, 0 < p < 1, rounded to a millisecond.
