@@ -75,7 +75,6 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	before := p.Fleet.newest(r.Name)
 	added, life := p.Fleet.add(r, &a.Count)
 	if added {
-		a.noteQueue(p, at)
 		a.noteUse(p, &before, r)
 	}
 	a.evidence(p, at.minute(), at)

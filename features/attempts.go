@@ -1,5 +1,7 @@
 package features
 
+import "math"
+
 // Attempts counts the attempts of one minute of a pool. Demand counts each call once; the other attempts are load
 // beyond demand. The arrays are indexed by forecast dimension, in its unit.
 type Attempts struct {
@@ -188,11 +190,16 @@ func (s *queuePressure) long(grown bool) bool {
 	return grown && ok && wait >= longWait || s.Reported && s.Waiting >= longQueue
 }
 
-// noteQueue records the length of a pool's queue. A report at a minute boundary belongs to the minute that ends there.
-func (a *Aggregator) noteQueue(p *pool, at unixTime) {
-	if m := (at - 1).minute(); a.holds(m) && p.Fleet.reporting > 0 {
-		s := &p.Coverage.at(m).Queue
-		s.Waiting, s.Reported = float32(p.Fleet.waiting)/float32(p.Fleet.reporting), true
+// noteFleet records the length of a pool's queue and its serving replicas in the minute that closes, if replicas
+// reported in it. A report at a minute boundary belongs to the minute that ends there.
+func (a *Aggregator) noteFleet(p *pool, s *PoolState) {
+	c := p.Coverage.at(a.Open)
+	if unixTimeOf(s.ReportedAt) <= unixTime(a.Open)*minuteLength {
+		return
+	}
+	c.Use.Serving = float64(s.Ready + s.Draining)
+	if !math.IsNaN(s.WaitingPerReady) {
+		c.Queue.Waiting, c.Queue.Reported = float32(s.WaitingPerReady), true
 	}
 }
 

@@ -35,7 +35,10 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	}
 	a.Closed = true
 	a.windows, a.minutes = a.windows[:0], a.minutes[:0]
-	for _, p := range a.pools {
+	states := make([]PoolState, len(a.pools))
+	for i, p := range a.pools {
+		states[i] = p.Fleet.state(startOf(next), a.cfg.ReplicaTTL)
+		a.noteFleet(p, &states[i])
 		for _, c := range p.classes {
 			c.rankings = c.Accounts.rankings()
 		}
@@ -44,10 +47,10 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	for m := a.oldest(); m <= a.Open; m++ {
 		a.collect(m)
 	}
-	for _, p := range a.pools {
+	for i, p := range a.pools {
 		a.minutes = append(a.minutes, PoolMinute{
 			Pool: p.Name, Start: startOf(a.Open), Covered: a.covered(p, a.Open), QueueGrowing: a.growing(p, a.Open),
-			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: p.Fleet.state(startOf(next), a.cfg.ReplicaTTL),
+			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: states[i],
 			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p),
 		})
 	}

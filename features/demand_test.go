@@ -105,14 +105,18 @@ func TestDemandOfRetries(t *testing.T) {
 func TestDemandOfQueuedRequests(t *testing.T) {
 	for _, queue := range []int64{0, 8} {
 		a, h := New(testConfig()), history{}
-		for m := range int64(3) { // reports that end minutes −1, 0 and 1
-			r := reported("r", float64(m)*60, ingest.ReplicaReady)
-			r.Waiting = queue * m
-			a.AddReplica(r)
-		}
-		mustAdd(t, a, changed(request("a", 1), tokens(100, 0, 50), times(65, 65.5, 70)))
 		cover(a, 600)
-		h.closeUntil(t, a, 1, 5)
+		for m := range 6 {
+			r := reported("r", float64(m)*60, ingest.ReplicaReady)
+			r.Waiting = queue * int64(m)
+			if m < 4 { // the last ones end minutes 0, 1 and 2
+				a.AddReplica(r)
+			}
+			h.closeUntil(t, a, m, m)
+			if m == 1 {
+				mustAdd(t, a, changed(request("a", 61), tokens(100, 0, 50), times(125, 125.5, 130)))
+			}
+		}
 		// 0.1 s of prefill and 0.5 s of decoding when there is no queue.
 		asked, held := 100*.6+50*.5/2, 100*5+50*4.5/2
 		want := map[bool][2]map[string]float64{
@@ -120,10 +124,10 @@ func TestDemandOfQueuedRequests(t *testing.T) {
 			false: {{DimDecode: 0, DimKV: 0}, {DimDecode: 50. / 60, DimKV: held / 60}},
 		}[queue > 0]
 		for m := range want {
-			w := h.window(t, "chat", m)
+			w := h.window(t, "chat", m+1)
 			wantDims(t, w, want[m])
-			if w.Censored != (queue > 0) || h.pools[m].QueueGrowing != (queue > 0) {
-				t.Errorf("queue of %d, minute %d: censored %v, growing %v", queue, m, w.Censored, h.pools[m].QueueGrowing)
+			if w.Censored != (queue > 0) || h.pools[m+1].QueueGrowing != (queue > 0) {
+				t.Errorf("queue of %d, minute %d: censored %v, growing %v", queue, m+1, w.Censored, h.pools[m+1].QueueGrowing)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package features
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,10 +18,6 @@ type fleet struct {
 	Reported    time.Time           `cbor:"2,keyasint,omitzero"`
 	Preemptions float64             `cbor:"3,keyasint,omitempty"` // since the last state()
 
-	waiting   int64 // requests, over the ready replicas that report it
-	reporting int64 // those replicas
-	serving   int64 // replicas that serve
-
 	capacities []float64   // scratch
 	pending    []time.Time // result of state()
 }
@@ -30,16 +27,6 @@ type replica struct {
 	PendingSince time.Time      `cbor:"2,keyasint,omitzero"`  // zero unless pending or loading
 	Fresh        bool           `cbor:"3,keyasint,omitempty"` // first seen while the pool reported, and not ready since
 	Started      time.Time      `cbor:"4,keyasint,omitzero"`  // process start of the newest reported startup
-}
-
-// index sets the fields that follow from Replicas.
-func (f *fleet) index() {
-	if f.Replicas == nil {
-		f.Replicas = map[string]*replica{}
-	}
-	for _, r := range f.Replicas {
-		f.count(&r.Last, 1)
-	}
 }
 
 // ReplicaLife is the new information about a replica's start in a report.
@@ -87,6 +74,9 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		n.ReplicasRefused++
 		return false, life
 	case !ok:
+		if f.Replicas == nil {
+			f.Replicas = map[string]*replica{}
+		}
 		known = &replica{Last: ingest.Replica{Name: r.Name, State: ingest.ReplicaGone}}
 		f.Replicas[r.Name] = known
 	case r.PreemptionsTotal >= 0 && known.Last.PreemptionsTotal >= 0:
@@ -108,10 +98,8 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		life.New, known.Fresh = known.Fresh, false
 	}
 	name := known.Last.Name
-	f.count(&known.Last, -1)
 	known.Last = *r
 	known.Last.Name, known.Last.Pool, known.Last.At = name, "", r.At.UTC()
-	f.count(&known.Last, 1)
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
 		known.PendingSince = time.Time{}
@@ -120,17 +108,6 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 	}
 	life.Started = known.start(r)
 	return true, life
-}
-
-// count adds a report to the fleet's queue and number of serving replicas, or subtracts it with sign −1.
-func (f *fleet) count(r *ingest.Replica, sign int64) {
-	if r.State == ingest.ReplicaReady || r.State == ingest.ReplicaDraining {
-		f.serving += sign
-	}
-	if r.State == ingest.ReplicaReady && r.Waiting >= 0 {
-		f.waiting += sign * r.Waiting
-		f.reporting += sign
-	}
 }
 
 // newest is the newest report of a replica; without one its state is ReplicaGone.
@@ -143,12 +120,7 @@ func (f *fleet) newest(name string) ingest.Replica {
 
 // forget drops the replicas without a report since t.
 func (f *fleet) forget(t time.Time) {
-	for name, r := range f.Replicas {
-		if r.Last.At.Before(t) {
-			f.count(&r.Last, -1)
-			delete(f.Replicas, name)
-		}
-	}
+	maps.DeleteFunc(f.Replicas, func(_ string, r *replica) bool { return r.Last.At.Before(t) })
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.

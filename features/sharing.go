@@ -49,9 +49,6 @@ func usedTokens(r *ingest.Replica) float64 {
 // noteUse adds the tokens that a replica held between two reports, by linear interpolation.
 func (a *Aggregator) noteUse(p *pool, before, now *ingest.Replica) {
 	at := unixTimeOf(now.At)
-	if m := (at - 1).minute(); a.holds(m) {
-		p.Coverage.at(m).Use.Serving = float64(p.Fleet.serving)
-	}
 	from := unixTimeOf(before.At)
 	start, end := usedTokens(before), usedTokens(now)
 	if math.IsNaN(start+end) || from == never || from >= at || at-from > useGap {

@@ -89,7 +89,6 @@ func (a *Aggregator) pool(name string) *pool {
 func (a *Aggregator) insertPool(i int, p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)
-	p.Fleet.index()
 	a.pools = slices.Insert(a.pools, i, p)
 }
 
