@@ -34,8 +34,8 @@ type Forecast struct {
 	Dimension    string
 	Origin       time.Time
 	Last         float64 // the newest known value, as nowcast: the forecast of the last-value baseline; NaN if unknown
-	// Now is the demand of the newest minute: its nowcast if records come late. If that is not known yet, it is at
-	// least the median of the next minute, whose forecast has learned how incomplete the newest counts are.
+	// Now is the demand of the newest minute: its nowcast if records come late, the median of the next minute if it is
+	// unknown.
 	Now        features.Estimate
 	Minute     [Horizon]Quantiles // Minute[h-1]
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo

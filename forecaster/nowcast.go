@@ -13,25 +13,16 @@ type nowcast struct {
 	// Counted has a bit for each of the newest minutes, the newest lowest: 1 if something was counted. A nowcast above
 	// zero does not end silence.
 	Counted uint32
-	// Grown is the share of minutes, over an hour, in which an earlier one changed much.
-	Grown float64
 }
 
 // countedMinutes is the number of newest minutes in Counted.
 const countedMinutes = 32
-
-const (
-	grownGain  = 1.0 / 60
-	maxGrown   = 0.1  // from here on the newest count is taken for incomplete
-	grownShare = 0.75 // of the unit: a minute changed much
-)
 
 // push takes the newest minute, after all earlier ones of the same tick.
 func (a *nowcast) push(e features.Estimate) {
 	a.Newest = e
 	a.Counted <<= 1
 	a.amend(&e, 0)
-	a.Grown *= 1 - grownGain
 }
 
 // amend takes the estimate of a minute so many before the newest.

@@ -1,7 +1,6 @@
 package forecaster
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
@@ -20,29 +19,23 @@ type retries struct {
 	Rows []features.Attempts `cbor:"1,keyasint,omitempty"` // of the last retryKept minutes, ascending
 }
 
-// index of the first row from a minute on.
-func (r *retries) index(minute int64) int {
-	at, _ := slices.BinarySearchFunc(r.Rows, minute, func(a features.Attempts, m int64) int { return cmp.Compare(a.Minute, m) })
-	return at
-}
-
 // observe replaces the rows of the newest minutes.
 func (r *retries) observe(rows []features.Attempts, newest int64) {
+	until := newest
 	if len(rows) > 0 {
-		at := r.index(rows[0].Minute)
-		r.Rows = append(r.Rows[:at:at], rows...)
+		until = rows[0].Minute - 1
 	}
-	r.Rows = r.Rows[r.index(newest-retryKept):]
-}
-
-// ordered reports whether restored rows are in order.
-func (r *retries) ordered() bool {
-	return slices.IsSortedFunc(r.Rows, func(a, b features.Attempts) int { return cmp.Compare(a.Minute, b.Minute) })
+	r.Rows = append(r.rows(newest-retryKept, until), rows...)
 }
 
 // rows of the minutes from…to.
-func (r *retries) rows(from, to int64) []features.Attempts {
-	return r.Rows[r.index(from):r.index(to+1)]
+func (r *retries) rows(from, to int64) (found []features.Attempts) {
+	for _, row := range r.Rows {
+		if row.Minute >= from && row.Minute <= to {
+			found = append(found, row)
+		}
+	}
+	return found
 }
 
 // factor is the load of all attempts over that of calls, up to a minute. A retry storm counts at once.

@@ -121,13 +121,6 @@ func (s *series) amend(m int64, now features.Estimate) (change float64) {
 		s.history.Amend(m, now.Mean)
 		change = now.Mean - zeroIfNaN(was)
 	}
-	unit := s.unit
-	if unit == 0 {
-		unit = youngUnit * math.Sqrt(s.history.Level(model.Level1d))
-	}
-	if math.Abs(math.Sqrt(s.history.At(m))-math.Sqrt(was)) > grownShare*unit {
-		s.nowcast.Grown += grownGain
-	}
 	s.nowcast.amend(&now, s.history.Newest-m)
 	return change
 }
@@ -317,8 +310,7 @@ func (s *series) forecast(f *Forecast) bool {
 	switch now := s.nowcast.Newest; {
 	case now.Incomplete():
 		f.Now = now
-	case s.settle > 0 && (math.IsNaN(now.Mean) || s.nowcast.Grown >= maxGrown && next > f.Last):
-		// The newest minute is unknown, or counts that seemed complete have grown: use the next minute's median.
+	case s.settle > 0 && math.IsNaN(now.Mean):
 		f.Now.Mean = next
 	}
 	f.Known = int(s.history.Known)

@@ -115,9 +115,6 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
 		p.minute, p.newest, p.ranked, p.retries = ps.Minute, ps.Newest, ps.Ranked, ps.Retries
-		if !ps.Retries.ordered() {
-			return nil, fmt.Errorf("forecaster state of %s has attempts out of order", ps.Name)
-		}
 		for range ps.Classes {
 			var cs classState
 			if err := next(&cs); err != nil {
