@@ -220,7 +220,7 @@ func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Truste
 		}
 	}
 	add(capacity.Prefill, t.Rates.PrefillTokensPerS, stated.Rates.PrefillTokensPerS, t.Prefill.Learned, t.Prefill.Note)
-	add(capacity.Decode, t.Rates.Decode(), stated.Rates.Decode(), t.Decode.Learned, t.Decode.Note)
+	add(capacity.Decode, t.Rates.DecodeTokensPerS, stated.Rates.DecodeTokensPerS, t.Decode.Learned, t.Decode.Note)
 	reported := capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost}
 	add(capacity.KV, cmp.Or(finite(reported.Value), stated.KVTokens), stated.KVTokens, reported, "")
 	return b

@@ -93,7 +93,7 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			truth, rate float64
 			basis       capacity.Basis
 		}{
-			{"decode", cfg.DecodeTokensPerS(context), got.Rates.Decode(), got.Decode},
+			{"decode", cfg.DecodeTokensPerS(context), got.Rates.DecodeTokensPerS, got.Decode},
 			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
 		} {
 			t.Logf("limited by %s: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.limit, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)

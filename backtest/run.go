@@ -228,8 +228,8 @@ func (r *runner) service() features.Service {
 	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
 		s.PrefillTokensPerS = p.Rates.PrefillTokensPerS
 	}
-	if p := r.cfg.Pool; p != nil && p.Rates.ITL > 0 {
-		s.ITL = p.Rates.ITL
+	if p := r.cfg.Pool; p != nil && p.ITL > 0 {
+		s.ITL = p.ITL
 	}
 	return s
 }

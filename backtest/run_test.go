@@ -313,7 +313,7 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 	trace := writeTrace(t, 2*time.Hour)
 	run := func(itl time.Duration, maxClasses int) (decisions, forecasts string) {
 		pool, f := testPool(t), features.DefaultConfig()
-		pool.Rates.ITL, f.MaxClasses = itl, maxClasses
+		pool.ITL, f.MaxClasses = itl, maxClasses
 		cfg := RunConfig{Trace: trace, Decisions: filepath.Join(dir, "d.csv"), Forecasts: filepath.Join(dir, "f.csv"), Pool: pool, Features: &f}
 		mustRun(t, cfg)
 		return read(t, cfg.Decisions), read(t, cfg.Forecasts)

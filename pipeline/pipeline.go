@@ -172,7 +172,7 @@ func New(cfg Config) *Pipeline {
 
 // serviceOf has a pool's configured rates. They give requests without times a KV occupancy.
 func serviceOf(c *capacity.Pool) features.Service {
-	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.Rates.ITL}
+	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.ITL}
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {

@@ -204,7 +204,7 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Decision = new(alerting.NewPrescale(d))
 	}
 	if s := p.Service; s != nil {
-		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.Decode(), &s.Decode), s.Contradictions, curveToJSON(s.Curve, p.decodePerReplica())}
+		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.DecodeTokensPerS, &s.Decode), s.Contradictions, curveToJSON(s.Curve, p.decodePerReplica())}
 		for i := range s.Limits {
 			l := resourceToJSON(&s.Limits[i])
 			out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})

@@ -96,7 +96,7 @@ func fullOutput() *pipeline.Output {
 			{Pool: "batch", Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
 		},
 		Services: []pipeline.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
-			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900, Bound: true},
+			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900},
 			Prefill: capacity.Basis{Source: capacity.Stated},
 			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}, Disagrees: true},
 		}}},

@@ -39,11 +39,11 @@ var resources = []resource{
 	},
 	{
 		name: capacity.KV, title: "active KV tokens", unit: "tokens", role: capacity.DecodeRole,
-		demand: func(p *Pool, l Load) float64 { return l.KV(p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()) },
+		demand: func(p *Pool, l Load) float64 { return l.KV(p.Rates.PrefillTokensPerS, p.ITL.Seconds()) },
 	},
 	{
 		name: capacity.Slots, title: "requests at once", unit: "requests", role: capacity.DecodeRole,
-		demand: func(p *Pool, l Load) float64 { return l.Running(p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds()) },
+		demand: func(p *Pool, l Load) float64 { return l.Running(p.Rates.PrefillTokensPerS, p.ITL.Seconds()) },
 	},
 	{
 		name: RateLimit, title: "requests/min, limit", unit: "1/min",
@@ -71,7 +71,7 @@ type Pool struct {
 // each is the capacity of one replica for a resource of replicas; 0 if unknown.
 func (p *Pool) each(r *resource) float64 {
 	if r.name == capacity.Slots {
-		return float64(p.Rates.MaxNumSeqs)
+		return float64(p.MaxNumSeqs)
 	}
 	per, _ := p.PerReplica(r.name, float64(p.Reported))
 	return per

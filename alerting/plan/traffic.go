@@ -164,7 +164,7 @@ func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	if tokens := v(features.DimPrefill) + v(features.DimDecode); tokens > 0 {
 		kv *= (prompt + output) / tokens
 	}
-	return FromRates(v(features.DimRequests)+ifKnown(features.DimRetry), prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.Rates.ITL.Seconds())
+	return FromRates(v(features.DimRequests)+ifKnown(features.DimRetry), prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.ITL.Seconds())
 }
 
 // traffic of the minutes with telemetry.

@@ -136,17 +136,17 @@ func FuzzParseModel(f *testing.F) {
 
 func TestDecodeRate(t *testing.T) {
 	for _, tt := range []struct {
-		rates Rates
-		want  float64
+		config Config
+		want   float64
 	}{
-		{Rates{}, 0},
-		{Rates{DecodeTokensPerS: 900}, 900},
-		{Rates{DecodeTokensPerS: 900, MaxNumSeqs: 32, ITL: 50e6}, 640},
-		{Rates{DecodeTokensPerS: 600, MaxNumSeqs: 32, ITL: 50e6}, 600},
-		{Rates{MaxNumSeqs: 32, ITL: 50e6}, 640},
+		{Config{ITL: 50e6}, 0},
+		{Config{DecodeTokensPerS: 900, ITL: 50e6}, 900},
+		{Config{DecodeTokensPerS: 900, MaxNumSeqs: 32, ITL: 50e6}, 640},
+		{Config{DecodeTokensPerS: 600, MaxNumSeqs: 32, ITL: 50e6}, 600},
+		{Config{MaxNumSeqs: 32, ITL: 50e6}, 640},
 	} {
-		if got := tt.rates.Decode(); got != tt.want {
-			t.Errorf("%+v: %g, want %g", tt.rates, got, tt.want)
+		if got := tt.config.decode(); got != tt.want {
+			t.Errorf("%+v: %g, want %g", tt.config, got, tt.want)
 		}
 	}
 }

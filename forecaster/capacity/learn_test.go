@@ -166,9 +166,9 @@ func TestTrust(t *testing.T) {
 		{"nothing stated", Stated, "", 0, 0, 0, decode, Learned, 0, ""},
 		{"stated about right", Stated, "", 1.05 * decode, 1.05 * prefill, 0, decode, Learned, 0, ""},
 		{"stated about right, rates: stated", Stated, Stated, 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Stated, 0, ""},
-		{"given about right", Given, "", 1.05 * decode, .7 * 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
-		{"given too high", Given, "", 2 * decode, .7 * prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
-		{"given too high for a day", Given, "", 2 * decode, .7 * prefill, notice, decode, Learned, 1, "Correct curve_file"},
+		{"given about right", Given, "", 1.05 * decode, 1.05 * prefill, 0, 1.05 * decode, Given, 0, ""},
+		{"given too high", Given, "", 2 * decode, prefill, 0, 2 * decode, Given, 1, "From 2026-03-03 09:00 UTC on the observed one decides"},
+		{"given too high for a day", Given, "", 2 * decode, prefill, notice, decode, Learned, 1, "Correct curve_file"},
 		{"stated too high", Stated, "", 2 * decode, prefill, notice - time.Minute, 2 * decode, Stated, 1, "Correct decode_tokens_per_s"},
 		{"stated too high, rates: learned", Stated, Learned, 2 * decode, prefill, 0, decode, Learned, 1, "as rates: learned says"},
 		{"stated too high, rates: stated", Stated, Stated, 2 * decode, prefill, notice, 2 * decode, Stated, 1, "as rates: stated says"},
@@ -176,11 +176,11 @@ func TestTrust(t *testing.T) {
 		{"stated too low, rates: learned", Stated, Learned, .5 * decode, .5 * prefill, 0, decode, Learned, 2, "as rates: learned says"},
 	} {
 		s := learned
-		p := Pool{Config: Config{KVTarget: .85, PrefillTarget: .7, Rates: tt.from}, KVTokens: 1e9, SLO: SLO{ITL: 24 * time.Millisecond}, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Sustained: tt.source == Given, Bound: true, ITL: 24 * time.Millisecond, Source: tt.source}}
+		p := Pool{Config: Config{KVTarget: .85, PrefillTarget: .7, Rates: tt.from, SLO: SLO{ITL: 24 * time.Millisecond}}, KVTokens: 1e9, Rates: Rates{PrefillTokensPerS: tt.prefill, DecodeTokensPerS: tt.decode, Source: tt.source}}
 		p.Trust(&s, 0, began)
 		got := p.Trust(&s, 0, began.Add(tt.after))
-		if !near(got.Rates.Decode(), tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warnings || len(got.Contradictions) != tt.warnings {
-			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.Decode(), got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warnings)
+		if !near(got.Rates.DecodeTokensPerS, tt.wantDecode, .04) || got.Decode.Source != tt.wantFrom || len(got.Warnings) != tt.warnings || len(got.Contradictions) != tt.warnings {
+			t.Errorf("%s: %.0f tokens/s as %s, %q; want %.0f as %s and %d warnings", tt.name, got.Rates.DecodeTokensPerS, got.Decode.Source, got.Warnings, tt.wantDecode, tt.wantFrom, tt.warnings)
 		}
 		for _, w := range got.Warnings {
 			if !strings.Contains(w, tt.text) {
@@ -192,7 +192,7 @@ func TestTrust(t *testing.T) {
 		}
 	}
 	var none Service
-	p := Pool{Rates: Rates{PrefillTokensPerS: 5000, DecodeTokensPerS: 900, Bound: true, Source: Stated}}
+	p := Pool{Rates: Rates{PrefillTokensPerS: 5000, DecodeTokensPerS: 900, Source: Stated}}
 	if got := p.Trust(&none, 0, began); got.Rates != p.Rates || len(got.Warnings) != 0 {
 		t.Errorf("nothing learned: %+v", got)
 	}

@@ -32,7 +32,6 @@ type Pool struct {
 	PrefillReplicas Replicas
 	PrefillReserves Reserves // of PrefillReplicas
 	Fit             *Fit     // of the model on a replica; nil without a model
-	SLO             SLO      // with the ITL of Rates when none is stated
 	Curve           Curve    // of a benchmark; nil without one
 }
 
@@ -57,10 +56,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	}
 	p := Pool{
 		Config: c, Zone: zone, KVTokens: float64(c.KVCapacityTokens),
-		Rates: Rates{
-			PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.DecodeTokensPerS, RequestsPerS: c.MaxRequestsPerS,
-			MaxNumSeqs: c.MaxNumSeqs, ITL: c.ITL, Source: Stated,
-		},
+		Rates:         Rates{PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.decode(), Source: Stated},
 		Warmup:        NewWarmup(c.Warmup.P50, c.Warmup.P90),
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
 	}
@@ -70,8 +66,6 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	case p.Disaggregated:
 		p.PrefillReserves = c.Reserves
 	}
-	p.SLO = c.SLO
-	p.SLO.ITL = cmp.Or(c.SLO.ITL, c.ITL)
 	if err := p.readModel(&c, files.Model); err != nil {
 		return Pool{}, err
 	}
@@ -92,13 +86,20 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
 	}
 	p.Curve, p.Rates.Source = curve, Given
-	if prefill > 0 {
-		p.Rates.PrefillTokensPerS, p.Rates.Sustained = prefill, true
+	if prefill > 0 { // all of it is capacity
+		p.Rates.PrefillTokensPerS = prefill / p.PrefillTarget
 	}
-	if decode > 0 {
-		p.Rates.DecodeTokensPerS, p.Rates.Bound = decode, true
-	}
+	p.Rates.DecodeTokensPerS = cmp.Or(decode, p.Rates.DecodeTokensPerS)
 	return nil
+}
+
+// decode is the stated decode rate, and at most max_num_seqs/itl; 0 when neither is known.
+func (c *Config) decode() float64 {
+	slots := float64(c.MaxNumSeqs) / c.ITL.Seconds()
+	if slots == 0 || c.DecodeTokensPerS == 0 {
+		return max(slots, c.DecodeTokensPerS)
+	}
+	return min(slots, c.DecodeTokensPerS)
 }
 
 // readModel computes the size of the cache from the model's config.json, which may be nil.
@@ -188,22 +189,14 @@ func (p *Pool) PerReplica(dimension string, reportedKV float64) (safe float64, o
 			tokens = reportedKV
 		}
 		safe = tokens * p.KVTarget
-	case Prefill:
-		safe = p.prefill()
+	case Prefill: // near the full rate queues are unbounded
+		safe = p.PrefillTarget * p.Rates.PrefillTokensPerS
 	case Decode:
-		safe = p.Rates.Decode()
+		safe = p.Rates.DecodeTokensPerS
 	case Requests:
-		safe = p.Rates.RequestsPerS
+		safe = p.MaxRequestsPerS
 	}
 	return safe, safe > 0
-}
-
-// prefill is the prefill capacity of a replica: PrefillTarget of its rate. Near the full rate queues are unbounded.
-func (p *Pool) prefill() float64 {
-	if p.Rates.Sustained {
-		return p.Rates.PrefillTokensPerS
-	}
-	return p.PrefillTarget * p.Rates.PrefillTokensPerS
 }
 
 // Bounds of the quantile that is computed from cost. Below, a pool would be too small most of the time. Above, the

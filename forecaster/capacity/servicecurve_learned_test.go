@@ -14,8 +14,8 @@ func TestServiceCurve(t *testing.T) {
 			{Concurrency: 40, Prompt: 1000, Output: 100, DecodeTokensPerS: 1000, ITL: Percentiles{P50: .04}},
 			{Concurrency: 80, Prompt: 1000, Output: 100, DecodeTokensPerS: 1300, ITL: Percentiles{P50: .06}},
 		}
-		p := Pool{Curve: c, SLO: slo}
-		got := p.ServiceCurve(&Service{}, &Trusted{Rates: Rates{DecodeTokensPerS: 1150, Bound: true}})
+		p := Pool{Curve: c, Config: Config{SLO: slo}}
+		got := p.ServiceCurve(&Service{}, &Trusted{Rates: Rates{DecodeTokensPerS: 1150}})
 		if got == nil || got.Source != Given || got.Knee != 1150 || len(got.Points) != 3 || got.Points[1] != (Load{1000, .04}) {
 			t.Errorf("%+v", got)
 		}
@@ -27,8 +27,8 @@ func TestServiceCurve(t *testing.T) {
 			b := 20 + 40*math.Abs(math.Sin(float64(m)/50))
 			s.Observe(ServiceMinute{Replicas: 2, Decoding: b, KV: b * 1000, Context: 1000, ITL: .02 + .00025*b})
 		}
-		p := Pool{SLO: slo}
-		got := p.ServiceCurve(&s, &Trusted{Rates: Rates{DecodeTokensPerS: 2000, Bound: true}})
+		p := Pool{Config: Config{SLO: slo}}
+		got := p.ServiceCurve(&s, &Trusted{Rates: Rates{DecodeTokensPerS: 2000}})
 		if got == nil || got.Source != Learned || len(got.Points) < 8 {
 			t.Fatalf("%+v", got)
 		}
@@ -42,7 +42,7 @@ func TestServiceCurve(t *testing.T) {
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
-		p := Pool{SLO: slo}
+		p := Pool{Config: Config{SLO: slo}}
 		if got := p.ServiceCurve(&Service{}, &Trusted{}); got != nil {
 			t.Errorf("%+v", got)
 		}

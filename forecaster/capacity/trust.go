@@ -93,19 +93,12 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 		kvTokens = p.KVTokens
 	}
 	prefill, known := s.Prefill()
-	if p.Rates.Sustained { // compare sustained rates
-		prefill.Value, prefill.Low, prefill.High = p.PrefillTarget*prefill.Value, p.PrefillTarget*prefill.Low, p.PrefillTarget*prefill.High
-	}
-	used := p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
-	t.Rates.PrefillTokensPerS = used
+	t.Rates.PrefillTokensPerS = p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
 	if !known && s.Prompts >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to separate the rate from overheads and queues"
 	}
-	decode, known := s.Decode(p.Rates.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
-	stated := p.Rates.Decode()
-	if used := p.choose(&t, &t.Decode, s, Decode, stated, decode, known, now); used != stated {
-		t.Rates.DecodeTokensPerS, t.Rates.Bound = used, true
-	}
+	decode, known := s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
+	t.Rates.DecodeTokensPerS = p.choose(&t, &t.Decode, s, Decode, p.Rates.DecodeTokensPerS, decode, known, now)
 	for _, c := range t.Contradictions {
 		t.Warnings = append(t.Warnings, c.String())
 	}
