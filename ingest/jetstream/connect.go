@@ -3,12 +3,10 @@ package jetstream
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 	"github.com/prometheus/common/config"
 	"go.uber.org/zap"
 
@@ -37,7 +35,7 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return nil, fmt.Errorf("nats.url is %q: the server refuses the user: %w; set nats.creds_file, nats.nkey_file, or nats.user with nats.password_file to those of a user of that server", Redact(c.URL), err)
 	default:
-		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url, or leave it out to run an embedded one", Redact(c.URL), err)
+		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url or nats.creds_file, or leave both out to run an embedded one", Redact(c.URL), err)
 	}
 }
 
@@ -50,13 +48,6 @@ func (c *Config) clientOptions() ([]nats.Option, error) {
 	}
 	switch {
 	case c.CredsFile != "":
-		data, err := os.ReadFile(c.CredsFile)
-		if err == nil {
-			_, err = nkeys.ParseDecoratedNKey(data)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("nats.creds_file is %q: %w; name a file of credentials, as nsc writes it", c.CredsFile, err)
-		}
 		opts = append(opts, nats.UserCredentials(c.CredsFile))
 	case c.NkeyFile != "":
 		nkey, err := nats.NkeyOptionFromSeed(c.NkeyFile)

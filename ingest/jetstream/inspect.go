@@ -65,13 +65,6 @@ func faultsOf(info *jetstream.StreamInfo, c *Config, now time.Time) (out []strin
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
 		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
 	}
-	if info.Cluster != nil {
-		for _, peer := range info.Cluster.Replicas {
-			if peer.Offline || !peer.Current && peer.Active > maxSkew {
-				out = append(out, fmt.Sprintf("the copy of the stream %s on %s is offline or behind: start that server, or see its log", name, peer.Name))
-			}
-		}
-	}
 	if info.Config.Discard == jetstream.DiscardNew && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
 		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
 	}

@@ -3,7 +3,6 @@ package jetstream
 import (
 	"fmt"
 	"hash/fnv"
-	"strconv"
 	"strings"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -22,11 +21,8 @@ func parsePartition(s string) (p partition, err error) {
 	if s == "" {
 		return p, nil
 	}
-	i, n, _ := strings.Cut(s, "/")
-	if p.index, err = strconv.Atoi(i); err == nil {
-		p.count, err = strconv.Atoi(n)
-	}
-	if err != nil || p.count < 1 || p.count > maxPartitions || p.index < 0 || p.index >= p.count {
+	_, err = fmt.Sscanf(s, "%d/%d", &p.index, &p.count)
+	if err != nil || fmt.Sprintf("%d/%d", p.index, p.count) != s || p.count < 1 || p.count > maxPartitions || p.index < 0 || p.index >= p.count {
 		return partition{}, fmt.Errorf("partition is %q: it must be i/n, such as 0/4: i from 0 to n-1, n from 1 to %d", s, maxPartitions)
 	}
 	return p, nil
