@@ -85,6 +85,11 @@ type namer interface {
 	ID(alerting.Notice) string
 }
 
+// keeper is implemented by sinks that store notices, so that they need those that newer ones have replaced, too.
+type keeper interface {
+	KeepsAll()
+}
+
 // Notify sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
 // the log.
 func (d *Dispatcher) Notify(notices ...alerting.Notice) {
@@ -211,7 +216,12 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 			return false, err
 		}
 	}
-	newer, replaced, err := d.Newer(ctx)
+	var newer alerting.Notice
+	var replaced bool
+	var err error
+	if _, keeps := l.sink.(keeper); !keeps {
+		newer, replaced, err = d.Newer(ctx)
+	}
 	switch {
 	case err != nil:
 		return false, err

@@ -28,6 +28,9 @@ func NewNATS(deps Deps) *NATS { return &NATS{deps} }
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
 
+// KeepsAll marks the stream as a history of all notices.
+func (*NATS) KeepsAll() {}
+
 // Accepts is true for decisions and alerts, but not for the watchdog.
 func (*NATS) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
 
