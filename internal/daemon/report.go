@@ -198,13 +198,16 @@ func (d *Daemon) reportClock() time.Time {
 	return tick
 }
 
-// reported returns the end of the newest reported period; zero before the first report.
-func (d *Daemon) reported() (time.Time, error) {
+// reported returns the end of the newest reported period. Before the first report it is now, or zero on the event clock.
+func (d *Daemon) reported() (at time.Time, err error) {
 	r, err := d.decisions.Reported(context.Background())
-	if r == nil {
-		return time.Time{}, err
+	switch {
+	case r != nil:
+		at = r.To
+	case d.cfg.Clock == pipeline.WallClock:
+		at = time.Now()
 	}
-	return r.To, err
+	return at, err
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.
