@@ -23,6 +23,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Clock is the source of time.
@@ -362,11 +363,7 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	case ingest.ReasonFuture:
 		return fmt.Sprintf("event time %s is too far in the future: set the producer's clock right", stamp)
 	case ingest.ReasonLate:
-		late := p.state.Time.Last.Sub(at)
-		age := late.Round(time.Second).String()
-		if late >= 2*24*time.Hour {
-			age = fmt.Sprintf("%d days", int(late.Hours()/24))
-		}
+		age := value.Minutes(value.Number(p.state.Time.Last.Sub(at).Minutes()))
 		return fmt.Sprintf("event time %s is %s before the newest minute, and minutes are amended for %s: set the producer's clock right, publish sooner, or raise features.revise",
 			stamp, age, p.cfg.Features.Revise)
 	case ingest.ReasonUnknownEvent:

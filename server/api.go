@@ -20,14 +20,13 @@ import (
 type number = value.Number
 
 type statusJSON struct {
-	Version     string        `json:"version"`                // of the program
-	Mode        alerting.Mode `json:"mode"`                   // advisory or active
-	Clock       string        `json:"clock"`                  // wall or event
-	Tick        *time.Time    `json:"tick"`                   // the newest
-	Sequence    uint64        `json:"stream_sequence"`        // newest message read from the telemetry stream
-	StateDigest string        `json:"state_digest,omitempty"` // equal on daemons with equal state
-	Lag         *uint64       `json:"stream_lag_messages"`    // messages that are not read yet
-	Pools       int           `json:"pools"`                  // number of pools
+	Version  string        `json:"version"`             // of the program
+	Mode     alerting.Mode `json:"mode"`                // advisory or active
+	Clock    string        `json:"clock"`               // wall or event
+	Tick     *time.Time    `json:"tick"`                // the newest
+	Sequence uint64        `json:"stream_sequence"`     // newest message read from the telemetry stream
+	Lag      *uint64       `json:"stream_lag_messages"` // messages that are not read yet
+	Pools    int           `json:"pools"`               // number of pools
 
 	Producers []features.ProducerState `json:"producers"` // of telemetry
 	Alerts    []alerting.Alert         `json:"alerts"`    // about the daemon itself
@@ -174,7 +173,7 @@ type afterFailureJSON struct {
 func (s *Server) getStatus(*http.Request) (any, error) {
 	st, pools := s.reader.Status(), s.reader.Pools()
 	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: value.Instant(st.Tick), Sequence: st.Sequence,
-		StateDigest: st.StateDigest, Pools: len(pools), Producers: append([]features.ProducerState{}, st.Producers...), Alerts: append([]alerting.Alert{}, st.Alerts...)}
+		Pools: len(pools), Producers: append([]features.ProducerState{}, st.Producers...), Alerts: append([]alerting.Alert{}, st.Alerts...)}
 	if st.LagKnown {
 		out.Lag = &st.Lag
 	}

@@ -140,7 +140,7 @@ func fullReader() fixedReader {
 	b := &Board{}
 	b.Observe(fullOutput())
 	return fixedReader{pools: b.Pools(), status: Status{
-		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Began: time.Now(), Tick: origin, TickedAt: time.Now(), Sequence: 4711, StateDigest: "abc",
+		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Began: time.Now(), Tick: origin, TickedAt: time.Now(), Sequence: 4711,
 		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: 3, LagKnown: true, Restored: true, Restore: "snapshot at 4000",
 		Producers: fullProducers,
 	}}

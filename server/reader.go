@@ -23,14 +23,13 @@ type Reader interface {
 
 // Status is the state of the daemon itself.
 type Status struct {
-	Version     string
-	Mode        alerting.Mode
-	Clock       string    // wall or event
-	Began       time.Time // start of the process or newest reload, by the clock of the machine
-	Tick        time.Time // zero before the first one since Began
-	TickedAt    time.Time // when that ran, by the clock of the machine
-	Sequence    uint64    // sequence of the newest message applied
-	StateDigest string    // "" when not computed
+	Version  string
+	Mode     alerting.Mode
+	Clock    string    // wall or event
+	Began    time.Time // start of the process or newest reload, by the clock of the machine
+	Tick     time.Time // zero before the first one since Began
+	TickedAt time.Time // when that ran, by the clock of the machine
+	Sequence uint64    // sequence of the newest message applied
 
 	Connected  bool
 	Connection string // the server's address, or why there is no connection

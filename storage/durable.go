@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
@@ -54,6 +55,15 @@ func WriteFile(path string, data []byte) error {
 
 // Reserve is the free space, in bytes, that storage leaves on its file system. Below it no series are written.
 const Reserve = 16 << 20
+
+// Free returns the free bytes at a directory.
+func Free(dir string) (int64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:unconvert // the types differ between systems
+}
 
 // Space returns the free bytes at a directory, which may not exist yet, and the bytes of its files.
 func Space(dir string) (free, used int64, err error) {

@@ -53,7 +53,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	if snapshot != nil {
 		what = fmt.Sprintf("snapshot at sequence %d", snapshot.Sequence)
 		d.saver.sequence = d.pipeline.Sequence()
-		d.show(snapshot)
+		d.savedBytes = float64(snapshot.Bytes)
 	}
 	d.omissions = d.pipeline.Omissions()
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))

@@ -153,16 +153,11 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (t
 		return 0, err
 	}
 	d.saver.sequence = sequence
-	d.show(&x)
+	d.setStatus(func(*server.Status) { d.savedBytes = float64(x.Bytes) })
 	if all, err := d.states.List(ctx); err == nil {
 		d.showPeers(all)
 	}
 	return time.Since(uploading), err
-}
-
-// show publishes which state is saved.
-func (d *Daemon) show(x *stream.State) {
-	d.setStatus(func(s *server.Status) { s.StateDigest, d.savedBytes = x.Digest, float64(x.Bytes) })
 }
 
 // showPeers publishes which other daemons have snapshots, with version and time. The list begins with the most advanced.

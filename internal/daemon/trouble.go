@@ -73,13 +73,9 @@ func (d *Daemon) undelivered(f sink.Failure) {
 	case f.Err == nil:
 		log.Info("a sink accepts notices again")
 	case f.Disabled:
-		log.Error("a sink refuses all notices and gets none until a restart: "+
-			"remove it from the configuration, or fix the consumer and restart", zap.Error(f.Err))
-	case f.Final:
-		log.Warn("a notice was refused and is not retried", zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Error("a sink refuses all notices and gets none until a restart: fix the consumer, or remove it from the configuration", zap.Error(f.Err))
 	default:
-		log.Warn("deliveries to a sink fail; they are retried, and logged again in some minutes",
-			zap.String("notice", f.Notice.ID()), zap.Error(f.Err))
+		log.Warn("a notice is not delivered", zap.String("notice", f.Notice.ID()), zap.Bool("retried", !f.Final), zap.Error(f.Err))
 	}
 }
 
@@ -182,16 +178,6 @@ func (x *refusals) text(applied uint64) string {
 	if x.Reason == "" {
 		return fmt.Sprintf("%d %s (%s)", x.n, x.Detail, span)
 	}
-	who := "of producers without a name"
-	if x.Producer != "" {
-		who = fmt.Sprintf("of producer %.64q", x.Producer)
-	}
-	if x.Pool != "" {
-		who += fmt.Sprintf(" for pool %.64q", x.Pool)
-	}
-	newest := ""
-	if x.n > 1 {
-		newest = ", the newest one"
-	}
-	return fmt.Sprintf("%d record(s) %s refused as %s%s: %s (%s)", x.n, who, x.Reason, newest, x.Detail, span)
+	return fmt.Sprintf("%d record(s) of producer %.64q for pool %.64q refused as %s: %s (%s)",
+		x.n, cmp.Or(x.Producer, "(no name)"), cmp.Or(x.Pool, "(unknown)"), x.Reason, x.Detail, span)
 }

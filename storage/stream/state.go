@@ -3,8 +3,6 @@ package stream
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +23,6 @@ type State struct {
 	Sequence uint64
 	Version  string // of the program
 	Bytes    int64
-	Digest   string    // SHA-256 of the state, in hex
 	At       time.Time // storage time by the server's clock
 }
 
@@ -80,9 +77,6 @@ func stateOf(i *jetstream.ObjectInfo) (x State, ok bool) {
 	x.Sequence, _ = strconv.ParseUint(i.Metadata["sequence"], 10, 64)
 	created, _ := strconv.ParseInt(i.Metadata["created"], 10, 64)
 	x.Created = time.Unix(0, created).UTC()
-	if sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(i.Digest, "SHA-256=")); err == nil {
-		x.Digest = hex.EncodeToString(sum)
-	}
 	return x, true
 }
 
