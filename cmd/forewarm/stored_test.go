@@ -32,9 +32,11 @@ func readStored(t *testing.T, path string) (s storedState) {
 	conn := must(jetstream.Connect(c, embedded))
 	defer conn.Close()
 	js := must(natsjs.New(conn))
-	states := must(stream.NewStates(must(js.ObjectStore(t.Context(), c.State())), "").List(t.Context()))
+	bucket := must(js.ObjectStore(t.Context(), c.State()))
+	states := must(stream.NewStates(bucket, "").List(t.Context()))
 	if len(states) > 0 {
-		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state sha256 %s", states[0].Sequence, states[0].Stream, states[0].Digest)
+		digest := must(bucket.GetInfo(t.Context(), states[0].Name)).Digest
+		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state %s", states[0].Sequence, states[0].Stream, digest)
 	}
 	last, err := stream.NewReader(js, c.Decisions(), c.Inner()).Last(t.Context())
 	if err != nil {
