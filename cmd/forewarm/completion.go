@@ -27,14 +27,11 @@ func completion(*flag.FlagSet) action {
 		if script == "" {
 			return usagef("name one shell, bash, zsh or fish, for example: source <(forewarm completion bash)")
 		}
-		path := os.Args[0]
-		if filepath.Base(path) != path { // not found by the shell in its PATH
-			var err error
-			if path, err = filepath.Abs(path); err != nil {
-				return err
-			}
+		path, err := os.Executable()
+		if err != nil {
+			return err
 		}
-		_, err := fmt.Fprintf(std.out, script, filepath.Base(path), path)
+		_, err = fmt.Fprintf(std.out, script, filepath.Base(os.Args[0]), path)
 		return err
 	}
 }

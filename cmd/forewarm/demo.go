@@ -20,7 +20,6 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/daemon"
-	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
@@ -33,8 +32,6 @@ const (
 	demoHistory  = 24 * time.Hour
 	demoDay      = 24 * time.Hour
 	demoLaunchAt = 9*time.Hour + 30*time.Minute
-	// demoWatched is how long the second day takes on a terminal.
-	demoWatched = time.Minute
 )
 
 // demoConfig has a pool like a 30-billion-parameter model on two GPUs. Records come in order, so no minute waits for late
@@ -64,18 +61,17 @@ type demoRun struct {
 	replayer replayer
 	ticks    chan alerting.Decision
 	out      io.Writer
-	frame    time.Duration // wall time per minute; 0 as fast as possible
 	start    time.Time
 	ready    int // at the last tick
 }
 
 func demo(f *flag.FlagSet) action {
-	once := f.Bool("once", false, "run at full speed, then end")
+	once := f.Bool("once", false, "end after the second day, also on a terminal")
 	seed := f.Uint64("seed", 1, "of the traffic and the warm-up times")
 	return func(ctx context.Context, _ []string, std streams) error { return runDemo(ctx, std, *once, *seed) }
 }
 
-// runDemo runs the demo in a directory of its own, at full speed if once is set or nobody watches.
+// runDemo runs the demo in a directory of its own. On a terminal the page stays until it is stopped, unless once is set.
 func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err error) {
 	dir, err := os.MkdirTemp("", "forewarm-demo-")
 	if err != nil {
@@ -87,16 +83,12 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 		return err
 	}
 	file, terminal := std.out.(*os.File)
-	live := !once && terminal && term.IsTerminal(int(file.Fd()))
-	if live {
-		d.frame = demoWatched / time.Duration(demoDay/time.Minute)
-	}
 	d.out = std.out
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- d.daemon.Run(ctx) }()
 	err = d.play(ctx, &progress{w: std.err})
-	if err == nil && live {
+	if err == nil && !once && terminal && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprintf(d.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
 	}
@@ -159,7 +151,7 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 	}
 	bar.finish()
 	forewarm, reactive := d.forewarm.Account(), d.reactive.Account()
-	fmt.Fprintf(d.out, "\nThe second day, watched. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
+	fmt.Fprintf(d.out, "\nThe second day. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
 		"Replicas take about 8 minutes to warm up.\n\n", d.start.Add(demoLaunchAt).Format("15:04"))
 	for range demoDay / time.Minute {
 		decision, err := d.step(ctx)
@@ -167,9 +159,6 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 			return err
 		}
 		d.show(&decision)
-		if d.frame > 0 && !sleep.For(ctx, d.frame) {
-			return ctx.Err()
-		}
 	}
 	d.table(d.forewarm.Account().Since(forewarm), d.reactive.Account().Since(reactive), time.Since(began))
 	return nil
