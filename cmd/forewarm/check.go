@@ -142,7 +142,7 @@ func (f *findings) server(ctx context.Context, cfg *config.Config) error {
 	}
 	defer conn.Close()
 	f.add("nats", "connected to "+jetstream.Redact(conn.ConnectedUrl()), nil)
-	js, stores, err := c.Join(ctx, conn, func(err error) { f.warn(err) })
+	js, stores, err := c.Join(ctx, conn)
 	if err != nil {
 		return err
 	}

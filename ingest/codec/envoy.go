@@ -7,7 +7,7 @@ import (
 )
 
 // JSON access logs of Envoy AI Gateway. Users choose the keys. These are the keys of its documentation and examples, of
-// OpenTelemetry's names and of the metadata. Users name others by [FieldName].
+// OpenTelemetry's names and of the metadata.
 // Schema: https://aigateway.envoyproxy.io/docs/capabilities/observability/accesslogs.
 var envoy = &foreign{read: (*Decoder).envoyLine, fields: newFieldTable(paths{
 	fieldID:    {"x-request-id", "x_request_id", "request_id"},

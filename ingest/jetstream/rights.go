@@ -104,30 +104,21 @@ func (c *Config) mapped(subjects ...string) (all []string) {
 }
 
 // CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
-// server that does not say what rights there are is no error: warn is called.
-func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn, warn func(error)) error {
+// server that does not say what rights there are is no error.
+func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var answer struct {
-		Data  server.UserInfo  `json:"data"`
-		Error *server.ApiError `json:"error"`
+		Data server.UserInfo `json:"data"`
 	}
 	m, err := conn.RequestWithContext(ctx, userInfo, nil)
-	if err != nil {
-		err = Denied(conn, err)
-	} else if err = json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
-		err = answer.Error
-	}
-	if errors.Is(err, nats.ErrPermissionViolation) {
+	if err = Denied(conn, err); errors.Is(err, nats.ErrPermissionViolation) {
 		return fmt.Errorf("what this user may do cannot be seen on %s: %w; forewarm nats-config prints all that the daemon needs", userInfo, err)
-	} else if err != nil {
-		warn(fmt.Errorf("what this user may do cannot be seen on %s: %w", userInfo, err))
+	}
+	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Data.Permissions == nil { // it does not say, or there are no limits
 		return nil
 	}
 	have, need := answer.Data.Permissions, c.DaemonRights()
-	if have == nil { // there are no limits
-		return nil
-	}
 	var lacks []string
 	lack := func(verb string, have *server.SubjectPermission, need []string) {
 		missing := slices.DeleteFunc(need, func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })

@@ -77,7 +77,7 @@ func TestSourceOfAnotherStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Sources = []Source{{Subject: "dynamo.request_trace.v1", Format: "dynamo"}}
-	fix := []string{"stream FOREWARM_TELEMETRY", "dynamo.request_trace.v1 belongs to the stream DYNAMO", "nats stream edit DYNAMO", "forewarm.telemetry.>,forewarm.prescale.ack.>"}
+	fix := []string{"stream FOREWARM_TELEMETRY", "belongs to another stream", "forewarm.telemetry.>,forewarm.prescale.ack.>,dynamo.request_trace.v1"}
 	_, err := Ensure(ctx, js, c)
 	wantError(t, err, fix...)
 

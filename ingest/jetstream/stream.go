@@ -62,9 +62,9 @@ type Stores struct {
 }
 
 // Join checks what the user of a connection may do, and makes or finds all streams and buckets.
-func (c *Config) Join(ctx context.Context, conn *nats.Conn, warn func(error)) (js jetstream.JetStream, s Stores, err error) {
+func (c *Config) Join(ctx context.Context, conn *nats.Conn) (js jetstream.JetStream, s Stores, err error) {
 	if js, err = jetstream.New(conn); err == nil && c.URL != "" {
-		err = c.CheckRights(ctx, conn, warn)
+		err = c.CheckRights(ctx, conn)
 	}
 	if err == nil {
 		s, err = Ensure(ctx, js, *c)
@@ -123,39 +123,27 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstrea
 		err = adoptable(stream.CachedInfo().Config, want.Subjects)
 	}
 	if err != nil {
-		return nil, unmade(ctx, js, want, err)
+		return nil, unmade(js, want, err)
 	}
 	return stream, nil
 }
 
 // unmade explains why the stream that want describes could not be made, and what to do.
-func unmade(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, err error) error {
+func unmade(js jetstream.JetStream, want jetstream.StreamConfig, err error) error {
 	var code server.ErrorIdentifier
 	if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
 		code = server.ErrorIdentifier(refused.ErrorCode)
 	}
 	switch {
 	case code == server.JSStreamSubjectOverlapErr:
-		err = taken(ctx, js, want)
+		err = fmt.Errorf("one of its subjects belongs to another stream (nats stream ls), and a message is stored by one stream; "+
+			"take it out there, or add the others there and name that stream: %s", strings.Join(want.Subjects, ","))
 	case slices.Contains([]server.ErrorIdentifier{server.JSStorageResourcesExceededErr, server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF}, code):
 		err = fmt.Errorf("%w: it asks for %d bytes in %d copies; lower nats.stream.max_bytes, nats.decisions.max_bytes or nats.stream.replicas, or let the servers and this account store more", err, want.MaxBytes, want.Replicas)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}
 	return fmt.Errorf("stream %s: %w", want.Name, Denied(js.Conn(), err))
-}
-
-// taken names the stream that has a subject of want, and what to do.
-func taken(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	for _, subject := range want.Subjects {
-		name, err := js.StreamNameBySubject(ctx, subject)
-		if err != nil || name == want.Name {
-			continue
-		}
-		return fmt.Errorf("%s belongs to the stream %s, and a message is stored by one stream; take the subject out there (nats stream edit %s --subjects …), or add %s there and name that stream",
-			subject, name, name, strings.Join(slices.DeleteFunc(slices.Clone(want.Subjects), func(s string) bool { return s == subject }), ","))
-	}
-	return errors.New("another stream has one of its subjects; nats stream ls says which")
 }
 
 // find gives the stream of that name, or else the one that holds its first subject, if it has any.

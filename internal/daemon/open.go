@@ -51,7 +51,7 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 		return err
 	}
 	d.onClose(func() error { d.conn.Close(); return nil })
-	js, stores, err := c.Join(ctx, d.conn, func(err error) { d.log.Warn("NATS permissions", zap.Error(err)) })
+	js, stores, err := c.Join(ctx, d.conn)
 	if err != nil {
 		return err
 	}
