@@ -37,8 +37,8 @@ const aheadMinutes = 60
 // × open minutes. The caller bounds the pools: it refuses unknown ones. An Aggregator must not be used by two
 // goroutines at once.
 type Aggregator struct {
-	cfg           Config
-	revise, ahead int64 // minutes
+	cfg   Config
+	ahead int64 // minutes
 
 	state
 	named  int     // classes of all pools without OverflowClass
@@ -57,9 +57,9 @@ func New(cfg Config) *Aggregator {
 		cfg.Service = map[string]Service{}
 	}
 	return &Aggregator{
-		cfg:    cfg,
-		revise: minutes(cfg.Revise),
-		ahead:  aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
+		cfg:   cfg,
+		state: state{Revise: minutes(cfg.Revise)},
+		ahead: aheadMinutes + minutes(cfg.Lateness+cfg.FutureBound) + 1,
 	}
 }
 
@@ -105,7 +105,7 @@ func (a *Aggregator) begin(minute int64) {
 }
 
 // oldest is the first minute of the open span, end the first beyond it.
-func (a *Aggregator) oldest() int64 { return a.Open - a.revise }
+func (a *Aggregator) oldest() int64 { return a.Open - a.Revise }
 func (a *Aggregator) end() int64    { return a.Open + a.ahead }
 
 // holds reports whether a minute is in the open span.

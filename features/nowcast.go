@@ -81,7 +81,7 @@ type nowcasting struct {
 // nowcast updates the delays of all classes for the minute that closes, and estimates all open minutes. Increments
 // after a minute without telemetry are a backlog, and nothing is learned from them.
 func (a *Aggregator) nowcast() {
-	if a.revise == 0 {
+	if a.Revise == 0 {
 		return
 	}
 	for _, p := range a.pools {
@@ -94,7 +94,7 @@ func (a *Aggregator) nowcast() {
 		records := 0.0
 		for _, c := range p.classes {
 			if c.Nowcasts == nil && len(c.Buckets) > 0 {
-				c.Nowcasts = newNowcasts(a.revise, a.Open)
+				c.Nowcasts = newNowcasts(a.Revise, a.Open)
 			}
 			if c.Nowcasts != nil {
 				records += float64(c.Nowcasts.Records)
@@ -124,7 +124,7 @@ func (a *Aggregator) amended(p *pool) bool {
 func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	n, d := &a.nowcasting, c.Nowcasts
 	a.read(p, c, n)
-	oldest := int(a.revise)
+	oldest := int(a.Revise)
 	if p.teaches(c, a.oldest()) {
 		d.count(n.records[oldest])
 	}
@@ -147,7 +147,7 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 
 // nowcastRow learns the increments of one dimension of a class, and estimates open minutes.
 func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
-	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.revise)
+	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.Revise)
 	lag := p.Lag.Rows[row]
 	value := func(age int) float64 { return n.values[age][row] }
 	sum := 0.0
@@ -192,7 +192,7 @@ func (p *pool) teaches(c *class, m int64) bool { return m > p.Lag.Gap && m >= c.
 
 // read reads the values of the open minutes of a class. A usually reported value is zero until reported.
 func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
-	ages := int(a.revise) + 1
+	ages := int(a.Revise) + 1
 	n.values, n.records, n.shares = grown(n.values, ages), grown(n.records, ages), grown(n.shares, ages)
 	for age := range ages {
 		m := a.Open - int64(age)
@@ -247,15 +247,6 @@ func newNowcasts(revise, since int64) *nowcasts {
 		d.Rows[i].Hazards = make(hazards, revise)
 	}
 	return d
-}
-
-// fits reports whether a restored state matches this revise span.
-func (d *nowcasts) fits(revise int64) bool {
-	ok := len(d.Last) == int(revise)+1 && len(d.Open) == int(revise)+1 && len(d.Estimates) <= int(revise)+1
-	for i := range d.Rows {
-		ok = ok && len(d.Rows[i].Hazards) == int(revise)
-	}
-	return ok
 }
 
 // count adds the records of a minute that settles.

@@ -1,7 +1,6 @@
 package features
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -12,7 +11,7 @@ import (
 )
 
 const (
-	maxProducers = 256
+	maxProducers = 1024
 	maxFeeds     = 16 // tracked pools per producer
 	// producerTTL is the silence after which a producer is forgotten.
 	producerTTL = time.Hour
@@ -45,8 +44,7 @@ type ProducersConfig struct {
 // last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
 // its time, a report of a replica. Refused records do not count while others are accepted.
 //
-// At most 256 producers are tracked; the others are counted. A producer named by its messages replaces the replica that
-// was silent longest. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
+// At most 1,024 producers are tracked; the others are counted. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
 // the state for snapshots.
 type Producers struct {
 	ByName  map[string]*producer `cbor:"1,keyasint"`
@@ -190,7 +188,7 @@ func (p *Producers) find(name string) *producer {
 	if x := p.ByName[name]; x != nil {
 		return x
 	}
-	if len(p.ByName) >= maxProducers && !(p.source != "" && p.makeRoom()) {
+	if len(p.ByName) >= maxProducers {
 		p.Refused++
 		return nil
 	}
@@ -198,22 +196,6 @@ func (p *Producers) find(name string) *producer {
 	x := &producer{Name: name, Watermark: never, LastSeen: never, Delays: none, Refused: none, Feeds: map[string]*feed{}}
 	p.ByName[name] = x
 	return x
-}
-
-// makeRoom forgets the replica that was silent longest.
-func (p *Producers) makeRoom() bool {
-	var oldest *producer
-	for _, x := range p.ByName {
-		if !x.Declared && (oldest == nil || cmp.Or(cmp.Compare(x.LastSeen, oldest.LastSeen), cmp.Compare(x.Name, oldest.Name)) < 0) {
-			oldest = x
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	p.latest = nil
-	delete(p.ByName, oldest.Name)
-	return true
 }
 
 // Forget removes a pool from all producers.

@@ -1,9 +1,6 @@
 package features
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // reporting nowcasts one dimension of one class. The model of a value c at age d is c/φ records of size φ, from a Poisson
 // process thinned by F(d). The full rate λ has a gamma prior with the mean μ of the recent minutes and the shape
@@ -80,10 +77,6 @@ func newLag(revise int64) lag {
 		l.Rows[i] = make(hazards, revise)
 	}
 	return l
-}
-
-func (l *lag) fits(revise int64) bool {
-	return !slices.ContainsFunc(l.Rows[:], func(h hazards) bool { return len(h) != int(revise) })
 }
 
 // hazards is the reporting delay of one dimension, learned from the reporting triangle: at age d, in minutes since a

@@ -79,7 +79,7 @@ func (a *Aggregator) pool(name string) *pool {
 	i, ok := a.search(name)
 	if !ok {
 		a.insertPool(i, &pool{
-			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.revise), Retried: math.MinInt64 / 2,
+			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.Revise), Retried: math.MinInt64 / 2,
 		})
 	}
 	a.latest = a.pools[i]
@@ -176,6 +176,7 @@ type state struct {
 	Open    int64    `cbor:"3,keyasint"` // first minute that has not been closed
 	Pools   int      `cbor:"5,keyasint"` // number of pools; only in a saved state
 	Count   Counters `cbor:"6,keyasint"`
+	Revise  int64    `cbor:"7,keyasint"` // Config.Revise in minutes; delays have its span
 }
 
 // Parts calls put with each part of the state, in the order that Restore expects. A part is valid until put returns.
@@ -210,17 +211,20 @@ func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 }
 
 func (a *Aggregator) restore(next func(part any) error) error {
+	revise := a.Revise
 	if err := next(&a.state); err != nil {
 		return err
 	}
+	same := a.Revise == revise
+	a.Revise = revise
 	for range a.Pools {
 		p := &pool{}
 		if err := next(p); err != nil {
 			return err
 		}
 		p.Coverage.keep(a.oldest(), a.end())
-		if !p.Lag.fits(a.revise) {
-			p.Lag = newLag(a.revise)
+		if !same {
+			p.Lag = newLag(a.Revise)
 		}
 		a.insertPool(len(a.pools), p)
 		for range p.Classes {
@@ -229,7 +233,7 @@ func (a *Aggregator) restore(next func(part any) error) error {
 				return fmt.Errorf("pool %q: %w", p.Name, err)
 			}
 			c.Buckets.keep(a.oldest(), a.end())
-			if c.Nowcasts != nil && !c.Nowcasts.fits(a.revise) {
+			if !same {
 				c.Nowcasts = nil
 			}
 			a.addClass(p, c)
@@ -261,7 +265,7 @@ func (a *Aggregator) SetService(pool string, s Service) {
 
 // age fades accounts, and evicts silent replicas and classes.
 func (a *Aggregator) age() {
-	forgotten := max(minutes(a.cfg.ClassTTL), a.revise+a.ahead)
+	forgotten := max(minutes(a.cfg.ClassTTL), a.Revise+a.ahead)
 	for _, p := range a.pools {
 		p.Fleet.forget(startOf(a.Open).Add(-a.cfg.ReplicaTTL))
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
