@@ -61,7 +61,6 @@ type pool struct {
 	retries retries
 
 	newest int64 // newest observed minute
-	ranked int64 // minute of the last ranking
 
 	events []*Event // of this pool, in the order of the calendar
 }
@@ -118,7 +117,6 @@ const forgetAfter = 1440
 // observe takes the windows of one pool and one minute.
 func (p *pool) observe(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
-	p.rank(minute)
 	p.newest = max(p.newest, minute)
 	multiplier := p.multiplier(minute)
 	sum, change := slices.Repeat([]features.Estimate{unknown}, len(features.Forecast)), make([]float64, len(features.Forecast))
@@ -218,6 +216,7 @@ func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
 	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
 	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
+	p.rank()
 	events := p.impact()
 	var all shapeSums
 	for _, c := range p.classes {
@@ -336,9 +335,7 @@ func (p *pool) class(name string) *class {
 	}
 	i, ok := p.search(name)
 	if !ok {
-		c := newClass(p.name, name)
-		c.shown = len(p.classes) < p.of.cfg.Shown
-		p.classes = slices.Insert(p.classes, i, c)
+		p.classes = slices.Insert(p.classes, i, newClass(p.name, name))
 	}
 	return p.classes[i]
 }
@@ -351,12 +348,8 @@ func (p *pool) addSeries(c *class, d int) *series {
 	return s
 }
 
-const (
-	// weightHalfLife of the tokens that rank classes, in minutes.
-	weightHalfLife = 360
-	// rankEvery is the interval of ranking, in minutes.
-	rankEvery = 15
-)
+// weightHalfLife of the tokens that rank classes, in minutes.
+const weightHalfLife = 360
 
 func (c *class) weightAt(minute int64) float64 {
 	return c.weight * math.Exp2(-float64(max(minute-c.shape.Newest, 0))/weightHalfLife)
@@ -364,13 +357,9 @@ func (c *class) weightAt(minute int64) float64 {
 
 // rank selects the heaviest classes for the output. A shown class stays until a quarter more classes outrank it, so
 // output is stable. Ties go by name.
-func (p *pool) rank(minute int64) {
-	if minute%rankEvery != 0 || minute <= p.ranked {
-		return
-	}
-	p.ranked = minute
+func (p *pool) rank() {
 	all := slices.Clone(p.classes)
-	slices.SortStableFunc(all, func(a, b *class) int { return cmp.Compare(b.weightAt(minute), a.weightAt(minute)) })
+	slices.SortStableFunc(all, func(a, b *class) int { return cmp.Compare(b.weightAt(p.newest), a.weightAt(p.newest)) })
 	for n, c := range all {
 		c.shown = n < p.of.cfg.Shown || c.shown && n < p.of.cfg.Shown*5/4
 	}

@@ -152,14 +152,12 @@ func bytesOf(t *testing.T, f *Forecaster) []byte {
 // TestShown: the first classes of a pool are shown at once, and the largest from the next ranking on.
 func TestShown(t *testing.T) {
 	f := New(Config{Shown: 1})
-	for i := range 2 * rankEvery {
+	for i := range 5 {
 		small, large := window("p", "a", i, 1), window("p", "b", i, 1)
 		small.PromptTokens, large.PromptTokens = 10, 1000
 		f.Observe([]features.Window{small, large}, []features.PoolMinute{{Pool: "p", Start: minuteAt(i)}})
-		want := "a"
-		if minuteAt(i).Unix()/60/rankEvery > minuteAt(0).Unix()/60/rankEvery {
-			want = "b"
-		}
+		const want = "b"
+		f.Forecast(minuteAt(i + 1))
 		for _, class := range []string{"a", "b", "c"} {
 			if got := f.Shown(features.Key{Pool: "p", Class: class}); got != (class == want) {
 				t.Fatalf("minute %d: class %s is shown: %v", i, class, got)

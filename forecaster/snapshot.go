@@ -31,7 +31,6 @@ type poolState struct {
 	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
 
-	Ranked  int64   `cbor:"7,keyasint,omitempty"`
 	Newest  int64   `cbor:"9,keyasint"`
 	Retries retries `cbor:"11,keyasint"`
 }
@@ -51,7 +50,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
 		st.Pools = append(st.Pools, poolState{
-			Name: p.name, Classes: len(p.all()), Minute: p.minute, Ranked: p.ranked,
+			Name: p.name, Classes: len(p.all()), Minute: p.minute,
 			Newest: p.newest, Retries: p.retries,
 		})
 	}
@@ -114,7 +113,7 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	f := New(cfg)
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
-		p.minute, p.newest, p.ranked, p.retries = ps.Minute, ps.Newest, ps.Ranked, ps.Retries
+		p.minute, p.newest, p.retries = ps.Minute, ps.Newest, ps.Retries
 		for range ps.Classes {
 			var cs classState
 			if err := next(&cs); err != nil {
