@@ -32,7 +32,7 @@ func TestBackfillAccuracy(t *testing.T) {
 		if s.class != features.TotalClass || first < day || first+day > len(s.y) {
 			continue
 		}
-		past := max(0, first-int(maxBackfill/features.Minute))
+		past := max(0, first-int(28*24*time.Hour/features.Minute))
 		f, key := New(Config{}), features.Key{Pool: "p", Class: features.TotalClass}
 		if err := f.Backfill(key, s.dim, time.Unix(60*(s.start+int64(past)), 0), s.y[past:first]); err != nil {
 			t.Fatal(err)

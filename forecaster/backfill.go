@@ -2,18 +2,14 @@ package forecaster
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
 )
 
-// maxBackfill bounds one back-fill: four weeks hold all that a series can remember.
-const maxBackfill = 28 * 24 * time.Hour
-
 // Backfill teaches a series past values: of a class, or of a pool's total (features.TotalClass), in one dimension.
 // values are of consecutive minutes from start on, in the dimension's unit, averaged over each minute, NaN where not
-// known. It shortens a cold start, or closes a gap before telemetry continues.
+// known, none negative. It shortens a cold start, or closes a gap before telemetry continues.
 //
 // Values must be newer than all that the series knows. The total is not computed from classes: fill it in too. It costs
 // what the minutes would have cost, about 0.2 ms each.
@@ -21,24 +17,12 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 	d := features.ForecastIndex(dimension)
 	first := start.Unix() / 60
 	switch {
-	case key.Pool == "" || key.Class == "":
-		return fmt.Errorf("back-fill of %s: name a pool and a class", key)
 	case key.Class == features.OverflowClass:
 		return fmt.Errorf("back-fill of %s: its classes change over time; name a class or the total", key)
 	case d < 0:
 		return fmt.Errorf("back-fill of %s: dimension %q is not forecast", key, dimension)
 	case !start.Equal(start.Truncate(features.Minute)) || first < 0:
 		return fmt.Errorf("back-fill of %s %s: start %s is not a whole minute since 1970", key, dimension, start.Format(time.RFC3339Nano))
-	case time.Duration(len(values)) > maxBackfill/features.Minute:
-		return fmt.Errorf("back-fill of %s %s: %d minutes are too many; give the newest %d", key, dimension, len(values), maxBackfill/features.Minute)
-	}
-	for i, y := range values {
-		if y < 0 || math.IsInf(y, 0) {
-			return fmt.Errorf("back-fill of %s %s: %g in minute %s is not a demand", key, dimension, y, start.Add(time.Duration(i)*features.Minute).Format(time.RFC3339))
-		}
-	}
-	if len(values) == 0 {
-		return nil
 	}
 	p := f.pool(key.Pool)
 	classes := 0

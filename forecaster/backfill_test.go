@@ -74,13 +74,9 @@ func TestBackfillRefuses(t *testing.T) {
 		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps the known minutes"},
 		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps the known minutes"},
 		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than the known minutes
-		{c, features.DimPrefill, minuteAt(20), []float64{-1}, "not a demand"},
-		{c, features.DimPrefill, minuteAt(20), []float64{math.Inf(1)}, "not a demand"},
 		{c, features.DimRetry, minuteAt(20), []float64{1}, "is not forecast"},
 		{c, features.DimPrefill, minuteAt(20).Add(time.Second), []float64{1}, "whole minute"},
-		{c, features.DimPrefill, minuteAt(20), make([]float64, 60*24*28+1), "too many"},
 		{features.Key{Pool: "p", Class: features.OverflowClass}, features.DimPrefill, minuteAt(20), []float64{1}, "its classes change"},
-		{features.Key{Class: "c"}, features.DimPrefill, minuteAt(20), []float64{1}, "name a pool"},
 	} {
 		if err := f.Backfill(tc.key, tc.dimension, tc.start, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v from %v: error %v, want %q", tc.key, tc.start, err, tc.want)
