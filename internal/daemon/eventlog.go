@@ -18,12 +18,29 @@ import (
 const (
 	inspectEvery   = 2 * time.Second
 	inspectTimeout = 5 * time.Second
+	reopenEvery    = 10 * time.Second // between two restarts of a server that fails without a full disk
 )
 
-// watchStreams inspects the streams until ctx ends.
+// watchStreams inspects the streams until ctx ends. After a failed write the embedded server takes no message until it is
+// restarted, which waits for free disk space.
 func (d *Daemon) watchStreams(ctx context.Context) error {
+	var reopened time.Time
 	for {
-		if d.conn.IsConnected() {
+		var broken error
+		if d.embedded != nil {
+			full := d.roomForStream()
+			broken = d.embedded.Broken()
+			d.noteWrite("telemetry disk", full)
+			d.noteWrite("telemetry store", broken)
+			if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
+				reopened = time.Now()
+				d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))
+				if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
+					return fmt.Errorf("%w; the server could not be restarted: repair the disk and restart the daemon", err)
+				}
+			}
+		}
+		if broken == nil && d.conn.IsConnected() {
 			d.inspect(ctx)
 		}
 		if !sleep.For(ctx, inspectEvery) {
@@ -85,34 +102,6 @@ func (d *Daemon) roomForStream() error {
 		return &storage.FullError{Dir: d.cfg.StreamDir(), Free: free, Need: storage.Reserve}
 	}
 	return nil
-}
-
-// reopenEvery is the pause between two restarts of a server that fails without a full disk.
-const reopenEvery = 10 * time.Second
-
-// watchEmbedded checks each second whether the embedded server can store, until ctx ends. After a failed write the
-// server takes no message until it is restarted, which waits for free disk space.
-func (d *Daemon) watchEmbedded(ctx context.Context) error {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	var reopened time.Time
-	for {
-		full, broken := d.roomForStream(), d.embedded.Broken()
-		d.noteWrite("telemetry disk", full)
-		d.noteWrite("telemetry store", broken)
-		if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
-			reopened = time.Now()
-			d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))
-			if err := d.embedded.Reopen(ctx); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%w; the server could not be restarted: repair the disk and restart the daemon", err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
 }
 
 // tickOffline ends a minute without the stream while the embedded server cannot store. Nobody else can write to it

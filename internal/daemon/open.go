@@ -45,7 +45,6 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 			return err
 		}
 		d.onClose(func() error { d.embedded.Shutdown(); return nil })
-		d.sources = append(d.sources, d.watchEmbedded)
 	}
 	if d.conn, err = jetstream.Connect(c, d.embedded, jetstream.LogTo(d.log)); err != nil {
 		return err
