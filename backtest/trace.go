@@ -29,7 +29,7 @@ const maxBinWidth = 24 * time.Hour
 
 // Options configure the reading of a trace. The zero value detects everything.
 type Options struct {
-	// Start is the time of t_s = 0, a whole minute; zero means [DefaultStart]. Records have their own times.
+	// Start is the time of t_s = 0, without its seconds; zero means [DefaultStart]. Records have their own times.
 	Start time.Time
 	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
 	Pool, Class string
@@ -148,10 +148,6 @@ func Open(path string, opts Options) (*Reader, error) {
 	if opts.Class == "" {
 		opts.Class, _, _ = strings.Cut(filepath.Base(path), ".")
 	}
-	if !opts.Start.Equal(opts.Start.Truncate(time.Minute)) {
-		minute := opts.Start.Truncate(time.Minute).Format(time.RFC3339)
-		return nil, fmt.Errorf("-start %s is not a whole minute: use %s", opts.Start.Format(time.RFC3339Nano), minute)
-	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -195,7 +191,7 @@ func (r *Reader) recognise() (err error) {
 	if first[0] != '{' {
 		r.Start = DefaultStart
 		if !r.opts.Start.IsZero() {
-			r.Start = r.opts.Start.UTC()
+			r.Start = r.opts.Start.UTC().Truncate(time.Minute)
 		}
 		r.rows, r.Format, err = newCSVReader(r.lines, first, r.Start, &r.opts)
 		return err

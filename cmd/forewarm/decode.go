@@ -64,9 +64,6 @@ func decode(f *flag.FlagSet) action {
 				return err
 			}
 			records, refused = records+n, refused+len(b.Refused)
-			if m.ContentType == codec.ContentTypeJSON && len(b.Refused) > 0 && bytes.ContainsRune(bytes.TrimSpace(data), '\n') {
-				fmt.Fprintf(std.err, "note: %s has several lines; if each is a record, add -format ndjson\n", file)
-			}
 		}
 		if refused > 0 {
 			return fmt.Errorf("%d refused, %d understood", refused, records)

@@ -59,7 +59,7 @@ func TestUsage(t *testing.T) {
 		{"serve -config bound.yaml", 2, []string{"bound.yaml:2", "decision.quantile", "1.5", "0…0.999", "set a share"}},
 		{"serve -config warmup.yaml", 2, []string{"warmup.yaml:4", "pools[chat].warmup.p90", "58m", "at most 54m", "horizon 1h", "shorten"}},
 		{"serve -config model.yaml", 2, []string{"model.yaml:1", "pools[chat].model_config", "mamba.json", "num_attention_heads", "kv_capacity_tokens"}},
-		{"serve -config nats.yaml", 2, []string{"nats.url", "127.0.0.1:1", "start that server", "leave it out"}},
+		{"serve -config nats.yaml", 2, []string{"nats.url", "127.0.0.1:1", "start that server", "run an embedded one"}},
 		{"serve -config port.yaml", 2, []string{"server.listen", taken.Addr().String(), "address already in use"}},
 		{"serve -config login.yaml", 2, []string{"login.yaml:2", "nats.url", "password", "a key that names a file"}},
 		{"serve -config embedded.yaml", 2, []string{"nats.embedded", taken.Addr().String(), "address already in use", "choose another"}},
