@@ -209,11 +209,7 @@ func (b *conditions) telemetryFaults() {
 	if b.pf == nil || len(b.pf.Minute.Faults) == 0 {
 		return
 	}
-	who := "a producer"
-	if n := len(b.pf.Minute.Faults); n > 1 {
-		who = fmt.Sprintf("%d producers", n)
-	}
-	w := alertText{Summary: "telemetry of " + who + " is missing or in the wrong minutes", Action: "Check that the producers run, reach NATS, and set their clocks by NTP."}
+	w := alertText{Summary: "telemetry of " + value.Count(len(b.pf.Minute.Faults), "producer") + " is missing or in the wrong minutes", Action: "Check that the producers run, reach NATS, and set their clocks by NTP."}
 	for i := range b.pf.Minute.Faults {
 		w = w.with(faultText(&b.pf.Minute.Faults[i]))
 	}

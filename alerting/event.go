@@ -142,8 +142,8 @@ type CloudEvent[T any] struct {
 	Data            T         `json:"data"`
 }
 
-func newCloudEvent[T any](id, kind, subject string, at time.Time, data T) CloudEvent[T] {
-	return CloudEvent[T]{
+func newCloudEvent(id, kind, subject string, at time.Time, data any) CloudEvent[any] {
+	return CloudEvent[any]{
 		SpecVersion: "1.0", ID: id, Source: EventSource, Type: kind, Subject: subject, Time: at.UTC(),
 		DataContentType: "application/json", Data: data,
 	}
@@ -181,15 +181,15 @@ func (n Notice) CloudEvent(full json.RawMessage) (CloudEvent[any], error) {
 	switch {
 	case n.Decision != nil:
 		d := n.Decision
-		return newCloudEvent[any](d.EventID(), EventType, d.Pool, d.Tick, NewPrescale(d)), nil
+		return newCloudEvent(d.EventID(), EventType, d.Pool, d.Tick, NewPrescale(d)), nil
 	case n.Alert != nil:
 		a := n.Alert
-		return newCloudEvent[any](a.EventID(), AlertType, a.Labels["pool"], a.UpdatedAt, AlertData{
+		return newCloudEvent(a.EventID(), AlertType, a.Labels["pool"], a.UpdatedAt, AlertData{
 			Name: a.Name, State: a.state(), Mode: Mode(a.Annotations["mode"]), Labels: a.Labels, Annotations: a.Annotations,
 			StartsAt: a.StartsAt.UTC(), UpdatedAt: a.UpdatedAt.UTC(),
 		}), nil
 	case n.Report != nil: // its time is the end of the period
-		return newCloudEvent[any](n.Report.ID, ReportType, "", n.Report.To, ReportData{Report: *n.Report, Full: full}), nil
+		return newCloudEvent(n.Report.ID, ReportType, "", n.Report.To, ReportData{Report: *n.Report, Full: full}), nil
 	}
 	return CloudEvent[any]{}, errors.New("an empty notice is no event")
 }

@@ -32,24 +32,16 @@ func (in *Input) Scenarios() []Scenario {
 	worst := launch
 	worst.Rate, worst.CacheHit, worst.Retry = launch.Rate*1.5, launch.CacheHit/2, max(launch.Retry, 0.15)
 	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
-	worstTitle := "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts"
-	if !cached {
-		worstTitle = "worst case: 1.5 times the launch's rate, 15 % more attempts"
-	}
-	lost := "a replica is lost"
-	if p.Disaggregated {
-		lost = "a replica of each role is lost"
-	}
 	all := []Scenario{
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
-		{"worst", worstTitle, worst},
+		{"worst", "worst case: 1.5 times the launch's rate, half the cache hits, 15 % more attempts", worst},
 		{"silent", "requests on plan, prompts twice as long, no cache hits", changed(func(c *Change) { c.Prompt, c.CacheHit = 2, 0 })},
 		{"cache_miss", "no cache hits", changed(func(c *Change) { c.CacheHit = 0 })},
 		{"long_prompts", "prompts twice as long", changed(func(c *Change) { c.Prompt = 2 })},
 		{"long_outputs", "outputs 60 % longer", changed(func(c *Change) { c.Output = 1.6 })},
 		{"retries", "15 % more attempts by retries", changed(func(c *Change) { c.Retry = 0.15 })},
-		{"replica_lost", lost, changed(func(c *Change) { c.Lost = 1 })},
+		{"replica_lost", "a replica (of each role) is lost", changed(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", changed(func(c *Change) { c.Rate = 2 })},
 	}
 	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {

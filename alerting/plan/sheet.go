@@ -158,9 +158,6 @@ func (s *Sheet) note(in *Input) {
 	if reserves := p.PrefillReserves.String(); p.Disaggregated && reserves != "" {
 		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+reserves+".")
 	}
-	if p.Prices.Date == "" && p.GPUHourUSD > 0 {
-		s.Notes = append(s.Notes, "Prices carry no date: set prices.date and prices.region.")
-	}
 }
 
 // Memory is the memory of a replica, and how many requests it holds.

@@ -58,14 +58,10 @@ func floats(all []Number) []float64 {
 // loadChart draws load, its forecast, and capacity.
 func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	t := p.Timeline
-	high, limit := value.Highest(x.Peak, x.P90), value.Highest(x.Capacity)
-	shown := limit > 0 && limit <= 3*high // a much higher line would flatten the load
-	if shown {
-		high = max(high, limit)
-	}
+	high := value.Highest(x.Peak, x.P90, x.Capacity)
 	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
 	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(value.Highest(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
-	c.YAxis(perSecond(x.Unit), value.Short)
+	c.YAxis(x.Unit, value.Short)
 	c.Days(t.From.In(r.Zone))
 	r.markEpisodes(c, p)
 	xs := t.axis(.5)
@@ -74,19 +70,8 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c.Line("median", xs, floats(x.P50))
 	c.Line("actual", xs, floats(x.Actual))
 	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry. Hatched: the load was more, in whichever resource.", value.Count(t.Minutes, "minute"))
-	if shown {
-		c.Steps("capacity", t.axis(0), floats(x.Capacity), c.X1)
-	} else if limit > 0 {
-		caption += " What the ready replicas can carry is far above."
-	}
+	c.Steps("capacity", t.axis(0), floats(x.Capacity), c.X1)
 	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}
-}
-
-func perSecond(unit string) string {
-	if unit == "1/s" {
-		return "per second"
-	}
-	return unit
 }
 
 // markEpisodes marks the saturated times.
