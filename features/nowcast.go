@@ -20,8 +20,8 @@ type Estimate struct {
 	Share   float64 `cbor:"3,keyasint"` // expected reported share of the settled value; 1 when nothing is missing
 }
 
-// complete is the estimate of a complete value.
-func complete(value float64) Estimate { return Estimate{Mean: value, Counted: value, Share: 1} }
+// Complete is the estimate of a complete value.
+func Complete(value float64) Estimate { return Estimate{Mean: value, Counted: value, Share: 1} }
 
 // Incomplete reports whether something is missing; false when the value is unknown.
 func (e Estimate) Incomplete() bool { return e.Mean > e.Counted || e.Mean < e.Counted }
@@ -64,7 +64,7 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 		return w.Nowcast[i], !math.IsNaN(w.Nowcast[i].Mean)
 	}
 	value, ok := d.Value(w)
-	return complete(value), ok
+	return Complete(value), ok
 }
 
 // forecastValues has a value for each of Forecast.

@@ -79,7 +79,7 @@ func TestNowcastOfSteadyTraffic(t *testing.T) {
 	// Nowcasts of older open minutes are good too. A settled minute has none.
 	for i, w := range e.pass(t, 60, steady) {
 		now, _ := Dimensions[0].Now(&w)
-		if w.Settled && (w.Nowcast != nil || now != complete(1)) {
+		if w.Settled && (w.Nowcast != nil || now != Complete(1)) {
 			t.Errorf("a settled window has nowcast %+v", now)
 		}
 		if i > 0 && math.Abs(now.Mean-1) > .02 {
@@ -144,7 +144,7 @@ func TestNowcastWithArrivalRecords(t *testing.T) {
 			w := &windows[i]
 			for _, d := range []Dimension{requests, prefill} {
 				value, _ := d.Value(w)
-				if now, _ := d.Now(w); now != complete(value) {
+				if now, _ := d.Now(w); now != Complete(value) {
 					t.Fatalf("minute %d: %s counted %v, nowcast %+v", m, d.Name, value, now)
 				}
 			}
@@ -175,7 +175,7 @@ func TestNowcastWithoutLateRecords(t *testing.T) {
 			if !late && w.Nowcast != nil {
 				t.Fatalf("minute %d: nowcast %+v before anything came late", m, now)
 			}
-			if m == 39 && w.Class == "prompt" && now != complete(now.Mean) {
+			if m == 39 && w.Class == "prompt" && now != Complete(now.Mean) {
 				t.Errorf("the class without late records has the nowcast %+v", now)
 			}
 		}
@@ -324,7 +324,7 @@ func TestPlus(t *testing.T) {
 	if diff := cmp.Diff(Estimate{Mean: 40, Counted: 35, Share: .875}, a.Plus(b), about); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := complete(1).Plus(complete(2)); got != complete(3) {
+	if got := Complete(1).Plus(Complete(2)); got != Complete(3) {
 		t.Errorf("sum of complete values: %+v", got)
 	}
 }

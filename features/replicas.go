@@ -17,9 +17,6 @@ type fleet struct {
 	Replicas    map[string]*replica `cbor:"1,keyasint"`
 	Reported    time.Time           `cbor:"2,keyasint,omitzero"`
 	Preemptions float64             `cbor:"3,keyasint,omitempty"` // since the last state()
-
-	capacities []float64   // scratch
-	pending    []time.Time // result of state()
 }
 
 type replica struct {
@@ -127,8 +124,7 @@ func (f *fleet) forget(t time.Time) {
 func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 	s := PoolState{At: at, ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
 	s.Preemptions, f.Preemptions = f.Preemptions, 0
-	f.capacities, f.pending = f.capacities[:0], f.pending[:0]
-	waiting, reporting := 0.0, 0.0
+	waiting, reporting, capacities := 0.0, 0.0, []float64(nil)
 	for _, r := range f.Replicas {
 		if r.Last.At.Before(at.Add(-ttl)) {
 			continue
@@ -138,9 +134,13 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 		case ingest.ReplicaReady:
 			s.Ready++
 			if r.Last.KVCapacityTokens > 0 {
-				f.capacities = append(f.capacities, float64(r.Last.KVCapacityTokens))
+				capacities = append(capacities, float64(r.Last.KVCapacityTokens))
 			}
-			if used := kvUsed(&r.Last); !(s.KVUsedMax >= used) && !math.IsNaN(used) {
+			used := r.Last.KVUsedRatio
+			if math.IsNaN(used) && r.Last.KVCapacityTokens > 0 {
+				used = usedTokens(&r.Last) / float64(r.Last.KVCapacityTokens)
+			}
+			if !(s.KVUsedMax >= used) && !math.IsNaN(used) {
 				s.KVUsedMax = used
 			}
 			if r.Last.Waiting >= 0 {
@@ -149,37 +149,20 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 			}
 		case ingest.ReplicaPending, ingest.ReplicaLoading:
 			s.Pending++
-			f.pending = append(f.pending, r.PendingSince)
+			s.PendingSince = append(s.PendingSince, r.PendingSince)
 		case ingest.ReplicaDraining:
 			s.Draining++
 		}
 	}
-	slices.SortFunc(f.pending, time.Time.Compare)
-	s.PendingSince = f.pending
-	if s.KVCapacityTokens = median(f.capacities); s.KVCapacityTokens > 0 {
-		s.KVCapacityLeast, s.KVCapacityMost = f.capacities[0], f.capacities[len(f.capacities)-1]
+	slices.SortFunc(s.PendingSince, time.Time.Compare)
+	slices.Sort(capacities)
+	if n := len(capacities); n > 0 {
+		s.KVCapacityTokens, s.KVCapacityLeast, s.KVCapacityMost = QuantileOf(capacities, .5), capacities[0], capacities[n-1]
 	}
 	if reporting > 0 {
 		s.WaitingPerReady = waiting / reporting
 	}
 	return s
-}
-
-// kvUsed is the share of a replica's KV cache that is in use; NaN when unknown.
-func kvUsed(r *ingest.Replica) float64 {
-	if math.IsNaN(r.KVUsedRatio) && r.KVUsedTokens >= 0 && r.KVCapacityTokens > 0 {
-		return float64(r.KVUsedTokens) / float64(r.KVCapacityTokens)
-	}
-	return r.KVUsedRatio
-}
-
-// median sorts v; 0 when there is none.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within

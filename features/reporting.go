@@ -47,7 +47,7 @@ func (d *reporting) weigh(sum, records float64) {
 func (d *reporting) estimate(counted, reported, level float64) Estimate {
 	size := float64(d.Size)
 	if reported == 1 || !(size > 0) || math.IsNaN(counted) {
-		return complete(counted)
+		return Complete(counted)
 	}
 	rate := 0.0
 	if level > 0 {

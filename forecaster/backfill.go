@@ -42,7 +42,7 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 			key, dimension, time.Unix((s.history.Newest+1)*60, 0).UTC().Format(time.RFC3339))
 	}
 	for i, y := range values {
-		s.push(first+int64(i), exact(y))
+		s.push(first+int64(i), features.Complete(y))
 	}
 	c.shape.Newest = max(c.shape.Newest, s.history.Newest) // the class was last seen at the end of the back-fill
 	return nil

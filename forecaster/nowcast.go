@@ -33,8 +33,3 @@ func (a *nowcast) amend(e *features.Estimate, before int64) {
 }
 
 var unknown = features.Estimate{Mean: math.NaN()}
-
-// exact is the estimate of an exact value; NaN if unknown.
-func exact(y float64) features.Estimate {
-	return features.Estimate{Mean: y, Counted: y, Share: 1}
-}
