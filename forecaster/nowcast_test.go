@@ -68,8 +68,8 @@ func TestForecastFromNowcast(t *testing.T) {
 					loss += Pinball(Levels[level], truth[i], issued[j].Minute[4][level])
 				}
 			}
-			if now := issued[i].Now; nowcast && i > 10 && now != s.nowcast.Newest {
-				t.Fatalf("minute %d: demand now %+v, nowcast %+v", i, now, s.nowcast.Newest)
+			if now := issued[i].Now; nowcast && i > 10 && now != s.newest {
+				t.Fatalf("minute %d: demand now %+v, nowcast %+v", i, now, s.newest)
 			}
 		}
 		return loss

@@ -19,8 +19,9 @@ type series struct {
 	settle  int   // minutes until an outcome is final
 	phase   int64 // minute of origins, modulo originEvery
 	history *model.History
-	nowcast nowcast
-	unit    float64 // the network's unit at the newest origin, on the square-root scale
+	newest  features.Estimate // of the newest minute; Mean NaN if unknown
+	counted uint32            // a bit for each of the newest 32 minutes, the newest lowest: 1 if something was counted
+	unit    float64           // the network's unit at the newest origin, on the square-root scale
 	origins []origin
 	began   bool // while the pool was observed
 
@@ -99,7 +100,9 @@ func (s *series) push(m int64, now features.Estimate) {
 
 func (s *series) step(m int64, now features.Estimate) {
 	s.history.Push(m, now.Mean)
-	s.nowcast.push(now)
+	s.newest = now
+	s.counted <<= 1
+	s.count(&now, 0)
 	if s.history.Known == 0 {
 		return
 	}
@@ -121,9 +124,19 @@ func (s *series) amend(m int64, now features.Estimate) (change float64) {
 		s.history.Amend(m, now.Mean)
 		change = now.Mean - zeroIfNaN(was)
 	}
-	s.nowcast.amend(&now, s.history.Newest-m)
+	s.count(&now, s.history.Newest-m)
 	return change
 }
+
+// count notes whether something was counted in a minute so many before the newest. A nowcast above zero does not end
+// silence.
+func (s *series) count(now *features.Estimate, before int64) {
+	if now.Counted > 0 {
+		s.counted |= 1 << before
+	}
+}
+
+var unknown = features.Estimate{Mean: math.NaN()}
 
 // youngUnit is the unit of a series relative to the root of its mean, before the network computes one.
 const youngUnit = 0.3
@@ -307,7 +320,7 @@ func (s *series) forecast(f *Forecast) bool {
 	f.Last = s.history.Last(5)
 	f.Now = features.Estimate{Mean: f.Last, Share: 1}
 	next := at[0][L50]
-	switch now := s.nowcast.Newest; {
+	switch now := s.newest; {
 	case now.Incomplete():
 		f.Now = now
 	case s.settle > 0 && math.IsNaN(now.Mean):
@@ -341,8 +354,8 @@ func (s *series) stage() (reached stage) {
 	for n := range int64(stageMinutes[numStages-2]) {
 		y := s.history.At(s.history.Newest - n)
 		traffic := y != 0
-		if n < countedMinutes && !math.IsNaN(y) {
-			traffic = s.nowcast.Counted&(1<<n) != 0
+		if n < 32 && !math.IsNaN(y) {
+			traffic = s.counted&(1<<n) != 0
 		}
 		if traffic {
 			break

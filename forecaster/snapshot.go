@@ -75,7 +75,7 @@ func (f *Forecaster) Parts(put func(part any) error) error {
 
 // state has pointers to all that a snapshot keeps of a series: values of fixed size.
 func (s *series) state() []any {
-	return append(s.history.State(), &s.nowcast, &s.unit, s.origins, &s.corrections)
+	return append(s.history.State(), &s.newest, &s.counted, &s.unit, s.origins, &s.corrections)
 }
 
 // pack writes a series in little-endian order: there may be tens of thousands, and CBOR takes longer.
