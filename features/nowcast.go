@@ -132,21 +132,18 @@ func (a *Aggregator) nowcastClass(p *pool, c *class) {
 	for _, r := range n.records {
 		records += r
 	}
-	for age := oldest; age > 0; age-- {
-		d.Open[age] = missingBefore * (d.Open[age-1] & missingNow)
-	}
-	d.Open[0] = 0
+	before, incomplete := len(d.Estimates), 0
 	d.Estimates = grown(d.Estimates, oldest+1)
 	for row := range d.Rows {
-		a.nowcastRow(p, c, row, records)
+		incomplete = max(incomplete, a.nowcastRow(p, c, row, records))
 	}
-	for len(d.Estimates) > 0 && d.Open[len(d.Estimates)-1]&missingNow == 0 {
-		d.Estimates = d.Estimates[:len(d.Estimates)-1]
-	}
+	d.Estimates = d.Estimates[:incomplete]
+	d.Moved = max(before+1, incomplete) // a minute is one older than at the last Close
 }
 
-// nowcastRow learns the increments of one dimension of a class, and estimates open minutes.
-func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
+// nowcastRow learns the increments of one dimension of a class, and estimates open minutes. It returns the age of the
+// oldest one that is incomplete, plus one.
+func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (incomplete int) {
 	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.Revise)
 	lag := p.Lag.Rows[row]
 	value := func(age int) float64 { return n.values[age][row] }
@@ -176,7 +173,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 		d.Estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingShare*size {
-			d.Open[age] |= missingNow
+			incomplete = max(incomplete, age+1)
 		}
 		if !math.IsNaN(counted) {
 			level, exposure = levelFade*level+counted, levelFade*exposure+n.shares[age]
@@ -185,6 +182,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) {
 	if y := value(oldest); !math.IsNaN(y) {
 		r.settle(y)
 	}
+	return incomplete
 }
 
 // teaches reports whether the increments of a minute since the last Close show usual delays.
@@ -224,16 +222,11 @@ type nowcasts struct {
 
 	// Of the minutes that were open at the last Close, by age:
 	Last []forecastValues `cbor:"5,keyasint"` // NaN when unknown
-	Open []byte           `cbor:"7,keyasint"` // missingNow, missingBefore
 	// Estimates of the last Close, by age, up to the oldest minute that was incomplete.
 	Estimates [][forecastDimensions]Estimate `cbor:"8,keyasint,omitempty"`
+	// Moved is from which age on no estimate has changed since the Close before.
+	Moved int `cbor:"9,keyasint"`
 }
-
-// Whether something of a minute was missing at the last Close, and at the one before.
-const (
-	missingNow = 1 << iota
-	missingBefore
-)
 
 const (
 	recordsMinutes = 30 // span of the average nowcasts.Records
@@ -242,7 +235,7 @@ const (
 )
 
 func newNowcasts(revise, since int64) *nowcasts {
-	d := &nowcasts{Since: since, Last: make([]forecastValues, revise+1), Open: make([]byte, revise+1)}
+	d := &nowcasts{Since: since, Last: make([]forecastValues, revise+1)}
 	for i := range d.Rows {
 		d.Rows[i].Hazards = make(hazards, revise)
 	}
@@ -264,4 +257,4 @@ func (d *nowcasts) of(age int64) []Estimate {
 }
 
 // moved reports whether the nowcast of an open minute may have changed.
-func (d *nowcasts) moved(age int64) bool { return d != nil && d.Open[age] != 0 }
+func (d *nowcasts) moved(age int64) bool { return d != nil && age < int64(d.Moved) }
