@@ -151,10 +151,6 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	if reason := a.refuse(minute); reason != "" {
 		return reason
 	}
-	if minute < a.Open {
-		a.Count.Amended++
-	}
-
 	p := a.pool(s.Pool)
 	a.evidence(p, minute, at)
 	c := a.class(p, s.Class, minute)

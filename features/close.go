@@ -15,7 +15,7 @@ import "time"
 //
 // The results are valid until the next Close. The sketches in windows that are not settled change with the next Add.
 // The caller calls Close for each minute in turn. A boundary that is not after the last one returns nothing. Skipped
-// minutes are counted in Counters.SkippedMinutes and get no first count.
+// minutes get no first count.
 //
 // It costs O(classes × Revise in minutes).
 func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
@@ -24,10 +24,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 	if next <= a.Open {
 		return nil, nil
 	}
-	if skipped := next - 1 - a.Open; skipped > 0 {
-		if a.Closed {
-			a.Count.SkippedMinutes += uint64(skipped)
-		}
+	if next-1 > a.Open {
 		a.advance(next - 1)
 		for _, p := range a.pools {
 			p.Lag.Gap = a.Open // skipped minutes have no first count, so no delay can be measured

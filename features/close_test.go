@@ -105,9 +105,6 @@ func TestSkippedMinutes(t *testing.T) {
 	if diff := cmp.Diff([]string{"p/chat 1439 settled 0", "p/chat 1442 open 0"}, returned(w)); diff != "" {
 		t.Errorf("after a day (-want +got):\n%s", diff)
 	}
-	if got := a.Counters().SkippedMinutes; got != 1+24*60-1 {
-		t.Errorf("SkippedMinutes = %d, want 1440", got)
-	}
 	mustAdd(t, a, request("4", 180+24*3600))
 	if w, _ = a.Close(at(240 + 24*3600)); w[len(w)-1].Requests != 1 {
 		t.Errorf("after the gap: %v", returned(w))
@@ -124,9 +121,6 @@ func TestFirstRecordWithWrongTime(t *testing.T) {
 	}
 	if got := a.AddRequest(request("tomorrow", 86400)); got != ingest.ReasonFuture {
 		t.Errorf("a record of tomorrow: %q", got)
-	}
-	if c := a.Counters(); c.SkippedMinutes != 0 {
-		t.Errorf("%d minutes skipped, want 0", c.SkippedMinutes)
 	}
 }
 
@@ -147,8 +141,8 @@ func TestClassTTL(t *testing.T) {
 			t.Fatalf("after %d minutes the class is alive: %v", m, alive)
 		}
 	}
-	if got := a.Counters().ClassesEvicted; got != 1 || len(a.pools[0].classes) != 1 {
-		t.Errorf("%d classes evicted, %d left, want 1 and 1", got, len(a.pools[0].classes))
+	if n := len(a.pools[0].classes); n != 1 {
+		t.Errorf("%d classes left, want 1", n)
 	}
 }
 

@@ -59,13 +59,8 @@ func (c *Config) service(pool string) Service {
 
 // Counters count the accepted records and everything that was left out. They only grow.
 type Counters struct {
-	Amended  uint64 // records that changed a minute after its first count
 	BadTimes uint64 // requests with contradictory times or a span of more than a day, treated as without times
 
 	OverflowRecords uint64 // records pooled under OverflowClass
-	ClassesEvicted  uint64 // classes forgotten after Config.ClassTTL of silence
-	SkippedMinutes  uint64 // minutes passed over because Close was not called for them
-
-	ReplicasStale   uint64 // replica reports older than the newest one of the same replica
 	ReplicasRefused uint64 // replica reports beyond the bound of a pool
 }

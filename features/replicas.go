@@ -65,7 +65,6 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 	known, ok := f.Replicas[r.Name]
 	switch {
 	case ok && r.At.Before(known.Last.At):
-		n.ReplicasStale++
 		return false, life
 	case !ok && len(f.Replicas) >= maxReplicas:
 		n.ReplicasRefused++

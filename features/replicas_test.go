@@ -61,9 +61,6 @@ func TestPoolState(t *testing.T) {
 	if diff := cmp.Diff(want, stateAt(t, a, 60), states); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if c := a.Counters(); c.ReplicasStale != 1 {
-		t.Errorf("%d stale reports, want 1", c.ReplicasStale)
-	}
 
 	a.AddReplica(reported("d", 70, ingest.ReplicaReady))
 	if s := stateAt(t, a, 120); s.Ready != 4 || s.Preemptions != 0 || !s.PendingSince[0].Equal(at(5)) || len(s.PendingSince) != 1 {

@@ -48,10 +48,6 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	} else if reason != "" {
 		return reason
 	}
-	if minute < a.Open {
-		a.Count.Amended++
-	}
-
 	p := a.pool(r.Pool)
 	c := a.class(p, r.Class, minute)
 	// Cached tokens belong to the minute of the prompt, and are not counted if that has settled.

@@ -285,5 +285,4 @@ func (a *Aggregator) evict(p *pool, c *class) {
 	if c.Name != OverflowClass {
 		a.named--
 	}
-	a.Count.ClassesEvicted++
 }

@@ -34,7 +34,7 @@ func TestSumsOutsideTheOpenSpan(t *testing.T) {
 	if got := a.AddSum(sum(119, 1, 1, 1, 1)); got != ingest.ReasonLate {
 		t.Errorf("a settled minute: %q", got)
 	}
-	if got := a.AddSum(sum(120, 1, 1, 1, 1)); got != "" || a.Counters().Amended != 1 {
+	if got := a.AddSum(sum(120, 1, 1, 1, 1)); got != "" {
 		t.Errorf("the oldest open minute: %q", got)
 	}
 	if got := a.AddSum(sum(7200, 1, 1, 1, 1)); got != ingest.ReasonFuture {

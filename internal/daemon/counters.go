@@ -30,12 +30,8 @@ func (d *Daemon) exportCounters() {
 	count("forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func() uint64 { return omissions().IDsForgotten })
 	count("forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func() uint64 { return omissions().ConditionsDropped })
 	count("forewarm_producers_refused_total", "Records of producers beyond the bound. Their clocks are not watched.", func() uint64 { return omissions().ProducersRefused })
-	count("forewarm_features_amended_total", "Records that changed a minute after its first count.", func() uint64 { return omissions().Features.Amended })
 	count("forewarm_features_bad_times_total", "Requests that are counted without their times, because these contradict each other.", func() uint64 { return omissions().Features.BadTimes })
 	count("forewarm_features_overflow_records_total", "Records that are counted as class _other because there are too many classes, or theirs is *, the name of the whole pool.", func() uint64 { return omissions().Features.OverflowRecords })
-	count("forewarm_features_classes_evicted_total", "Classes forgotten after long silence.", func() uint64 { return omissions().Features.ClassesEvicted })
-	count("forewarm_features_skipped_windows_total", "Minutes of a long silence that were skipped.", func() uint64 { return omissions().Features.SkippedMinutes })
-	count("forewarm_features_replicas_stale_total", "Replica reports older than the newest of the same replica.", func() uint64 { return omissions().Features.ReplicasStale })
 	count("forewarm_features_replicas_refused_total", "Replica reports beyond the bound on replicas.", func() uint64 { return omissions().Features.ReplicasRefused })
 	d.exporter.Gauge("forewarm_stream_lag_messages", "Messages of the telemetry stream that are not read yet.", func() float64 {
 		if n, known := d.consumer.Pending(); known {
