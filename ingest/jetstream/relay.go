@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -71,37 +70,33 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 func (r *Relay) relay(ctx context.Context, from Source) error {
-	sub, err := r.conn.QueueSubscribeSync(from.Subject, relayQueue)
-	if err != nil {
-		return err
-	}
-	if err := sub.SetPendingLimits(-1, relayBytes); err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = sub.Drain() })() // NextMsg fails when nothing is left
-	var storing errgroup.Group
-	ending, stop := context.WithCancel(ctx)
-	defer func() { stop(); _ = storing.Wait() }() // its functions have no errors
+	var storing errgroup.Group // its functions have no errors
 	storing.SetLimit(relayStores)
-	for dropped := 0; ; {
-		m, err := sub.NextMsgWithContext(context.WithoutCancel(ctx))
-		switch {
-		case errors.Is(err, nats.ErrSlowConsumer):
-			all, _ := sub.Dropped()
+	dropped := 0
+	sub, err := r.conn.QueueSubscribe(from.Subject, relayQueue, func(m *nats.Msg) {
+		if all, _ := m.Sub.Dropped(); all > dropped {
 			r.lost.Add(uint64(all - dropped))
 			dropped = all
 			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.Subject), zap.Int("dropped", all))
-		case err != nil && ctx.Err() == nil:
-			return err
-		case err != nil:
-			return nil
-		default:
-			storing.Go(func() error {
-				r.store(ending, from.about(), m)
-				return nil
-			})
 		}
+		storing.Go(func() error {
+			r.store(ctx, from.about(), m)
+			return nil
+		})
+	})
+	if err != nil {
+		return err
 	}
+	closed := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(closed) })
+	if err := sub.SetPendingLimits(-1, relayBytes); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	if sub.Drain() == nil { // the connection is there
+		<-closed
+	}
+	return storing.Wait()
 }
 
 // store stores the records of a message and acknowledges it. It tries again until they are stored, or until ctx ends.
