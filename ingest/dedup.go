@@ -70,9 +70,6 @@ func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
 	return max(1, xxhash.Sum64(d.key))
 }
 
-// Len is the number of records remembered.
-func (d *Deduper) Len() int { return len(d.current) + len(d.previous) }
-
 // Forgotten counts the records that were dropped to stay within the capacity.
 func (d *Deduper) Forgotten() uint64 { return d.forgotten }
 

@@ -20,9 +20,8 @@ type ConsumerConfig struct {
 	// Sources are the subjects outside Prefix that carry telemetry.
 	Sources []Source
 	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
-	Start  uint64
-	Limits ingest.Limits
-	Log    *zap.Logger
+	Start uint64
+	Log   *zap.Logger
 }
 
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the

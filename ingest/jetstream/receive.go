@@ -184,7 +184,7 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 		c.cfg.Log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
 			zap.String("stream", c.cfg.Stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))
 	}
-	c.decoder.Decode(about, m.Data(), c.cfg.Limits, b)
+	c.decoder.Decode(about, m.Data(), ingest.DefaultLimits(), b)
 }
 
 // The headers that say how a message is encoded.

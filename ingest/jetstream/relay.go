@@ -33,8 +33,7 @@ type Relay struct {
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
-	Stream  string // in which Store stores
-	Limits  ingest.Limits
+	Stream  string                                     // in which Store stores
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // receives records that could not be used
 	Ignored func(int)                                  // receives how many records carry no demand
@@ -103,7 +102,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	addHeaders(&about, m.Header)
 	b := ingest.Batch{ReceivedAt: time.Now().UTC()}
-	codec.Decode(about, m.Data, r.cfg.Limits, &b)
+	codec.Decode(about, m.Data, ingest.DefaultLimits(), &b)
 	for b.Records() > len(b.Refused) {
 		err := r.cfg.Store(context.WithoutCancel(ctx), &b)
 		if err == nil {

@@ -29,7 +29,7 @@ func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context
 	t.Helper()
 	before := js.Conn().NumSubscriptions()
 	r = NewRelay(js.Conn(), RelayConfig{
-		Sources: c.Relayed(nil), Stream: c.Telemetry(), Limits: ingest.DefaultLimits(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
+		Sources: c.Relayed(nil), Stream: c.Telemetry(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -127,7 +127,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
 		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start,
-		Limits: ingest.DefaultLimits(), Log: d.log,
+		Log: d.log,
 	})
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
@@ -136,7 +136,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	}
 	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
 		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
-		Limits: ingest.DefaultLimits(), Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
