@@ -62,7 +62,6 @@ func (t *tick) of(dimension string) resource {
 // poolMinute is a pool's state in a minute.
 type poolMinute struct {
 	tick *tick // the decision in force; nil if there is none
-	next *tick // the first one after it, within maxHold; or the last one
 	load
 }
 
@@ -81,24 +80,10 @@ func (l load) needed() float64 { return math.Ceil(l.replicas - 1e-9) }
 // setMinutes sets the state of every minute.
 func (p *pool) setMinutes() {
 	p.minutes = make([]poolMinute, p.end)
-	last := len(p.ticks) - 1
-	for i := range p.ticks {
-		t := &p.ticks[i]
-		begins := p.index(t.at)
-		from, to := max(begins-maxHold, 0), min(begins+maxHold, p.end)
-		if i > 0 {
-			from = max(from, p.index(p.ticks[i-1].at))
-		}
-		if i < last {
-			to = min(to, p.index(p.ticks[i+1].at))
-		}
-		for m := from; m < begins; m++ {
-			p.minutes[m].next = t
-		}
-		for m := begins; m < to; m++ {
-			if p.minutes[m].tick = t; i == last {
-				p.minutes[m].next = t
-			}
+	for i := range p.ticks { // a later one replaces an earlier one
+		begins := p.index(p.ticks[i].at)
+		for m := begins; m < min(begins+maxHold, p.end); m++ {
+			p.minutes[m].tick = &p.ticks[i]
 		}
 	}
 	for m := range p.minutes {
@@ -133,7 +118,7 @@ func (p *pool) loadFactor(dimension string, minute int) float64 {
 	if minute < 0 {
 		return 1
 	}
-	return p.minutes[minute].next.of(dimension).retries
+	return p.minutes[minute].tick.of(dimension).retries
 }
 
 // forecastLoad is the load that forecasts headlineMinutes before a minute led to, of its demand by them.

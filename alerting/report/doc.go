@@ -14,9 +14,8 @@
 // in force in a minute is the newest one at or before its start, for at most fifteen minutes. Ready, Pending, Desired
 // and resources of a minute are from it. Decisions and forecasts of the two hours before the period are read, too.
 // Demand is the settled one (forewarm_demand_*), for the pool that of class "*": each call once. Load is the work of
-// replicas, all attempts: demand times the load factor of the first decision after the minute (Retries.Factor of its
-// resource; 1 if it has none), or of the last decision if none follows; 1 if that decision is more than fifteen minutes
-// away.
+// replicas, all attempts: demand times the load factor of the decision in force (Retries.Factor of its resource); 1 if
+// there is none.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
 // Records that come after features.revise are in no minute. Rejected calls have their expected tokens. CostShare is the

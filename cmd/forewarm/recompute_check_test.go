@@ -183,28 +183,27 @@ func (x *recomputed) most(d *alerting.Decision, minute int64, of func(load, perR
 func (x *recomputed) decisions(p *report.Pool) {
 	var paid, needed, over, under float64
 	var must []int
-	var lags []float64
-	known := 0
+	lag, known := 0., 0 // the lag of the newest decision
 	for m := x.from; m < x.to; m++ {
 		d := x.inForce(m)
 		if d == nil {
 			must = append(must, -1)
 			continue
 		}
+		lag = d.Basis.Warmup.P50 / 60
 		need := x.most(d, m, func(demand, per float64) float64 { return math.Ceil(demand/per - 1e-9) })
 		if math.IsNaN(need) {
 			must = append(must, -1)
 			continue
 		}
 		known++
-		lags = append(lags, d.Basis.Warmup.P50/60)
 		paid += float64(d.Ready + d.Pending)
 		needed += need
 		over += math.Max(0, float64(d.Ready)-math.Max(need+float64(d.Reserves.Total()), float64(d.Basis.Least)))
 		under += math.Max(0, need-float64(d.Ready))
 		must = append(must, min(max(int(need), d.Basis.Least), d.Limit))
 	}
-	least := float64(cheapestPath(must, int(math.Round(median(lags)))))
+	least := float64(cheapestPath(must, int(math.Round(lag))))
 	o, v := &p.Decisions, &p.Decisions.Provision
 	x.count("minutes with known need", v.KnownMinutes, known)
 	for what, c := range map[string]struct {

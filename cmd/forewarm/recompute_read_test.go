@@ -112,25 +112,10 @@ func (r *raw) quantiles(class, dimension, horizon string) func(origin int64) map
 	}
 }
 
-// retried returns the load of all attempts divided by that of calls in a minute, by the first decision within 15
-// minutes after it, or by the last one within 15 minutes before it.
+// retried returns the load of all attempts divided by that of calls in a minute, by the decision in force.
 func (r *raw) retried(resource string, minute int64) float64 {
-	var after *alerting.Decision
-	for i := range r.decisions {
-		d := &r.decisions[i]
-		if at := d.Tick.Unix() / 60; at < r.end && after == nil && at > minute && at <= minute+15 {
-			after = d
-		}
-	}
-	if after == nil {
-		for i := range r.decisions {
-			if d := &r.decisions[i]; d.Tick.Unix()/60 < r.end && d.Tick.Unix()/60 <= minute && d.Tick.Unix()/60 > minute-15 {
-				after = d
-			}
-		}
-	}
-	if after != nil {
-		for _, e := range slices.Concat(after.Resources, after.Prompts) {
+	if d := r.inForce(minute); d != nil {
+		for _, e := range slices.Concat(d.Resources, d.Prompts) {
 			if e.Dimension == resource && e.Retries != nil {
 				return e.Retries.Factor
 			}
