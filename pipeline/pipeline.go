@@ -143,9 +143,8 @@ type AfterDecision struct {
 
 // Counters of what was applied; they are part of the state.
 type Counters struct {
-	Records uint64                   `cbor:"1,keyasint" json:"records"` // counted requests, sums, replica reports and acks
-	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"` // by reason, including decoding errors
-	Ticks   uint64                   `cbor:"3,keyasint" json:"ticks"`
+	Records uint64                   `cbor:"1,keyasint" json:"records"`           // counted requests, sums, replica reports and acks
+	Refused map[ingest.Reason]uint64 `cbor:"2,keyasint" json:"refused"`           // by reason, including decoding errors
 	Ignored uint64                   `cbor:"4,keyasint,omitempty" json:"ignored"` // valid records without demand
 }
 
@@ -394,7 +393,6 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.state.Time.Last = t
 	p.forgetSilent(t)
-	p.state.Counters.Ticks++
 	out := Output{Tick: t, Sequence: p.state.Sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.state.Producers.Tick(t, out.Pools)

@@ -113,8 +113,9 @@ func (c *Consumer) Saw(s jetstream.StreamState) {
 // Pending is how many messages of the stream are not handled yet, fetched and decoded ones included, as last known. ok
 // is false before the stream was seen first.
 func (c *Consumer) Pending() (messages uint64, ok bool) {
+	ok = c.opened.Load() // first, because open sets it last
 	last, handled := c.last.Load(), c.handled.Load()
-	return max(last, handled) - handled, c.opened.Load()
+	return max(last, handled) - handled, ok
 }
 
 // Lost counts the messages that were gone from the stream before they could be read.

@@ -19,11 +19,11 @@ import (
 // consume applies the messages of the stream until ctx ends.
 func (d *Daemon) consume(ctx context.Context) error {
 	d.relearn(ctx)
-	err := d.consumer.Run(ctx, func(batches []ingest.Batch) error { return d.handle(ctx, batches) })
-	if errors.Is(err, errStopped) {
+	return d.consumer.Run(ctx, func(batches []ingest.Batch) error {
+		d.apply(batches)
+		d.keepState()
 		return nil
-	}
-	return err
+	})
 }
 
 // tick publishes the watermarks until ctx ends.
@@ -32,26 +32,6 @@ func (d *Daemon) tick(ctx context.Context) error {
 	d.inspect(ctx) // the first minute is by the server's clock, too
 	return d.ticker.Run(ctx, inUse)
 }
-
-// handle applies a batch of messages. Histories take long, so messages are applied one by one where some have them, until
-// ctx ends. The next start continues there.
-func (d *Daemon) handle(ctx context.Context, batches []ingest.Batch) error {
-	n := max(1, len(batches))
-	if slices.ContainsFunc(batches, func(b ingest.Batch) bool { return len(b.Histories) > 0 }) {
-		n = 1
-	}
-	for part := range slices.Chunk(batches, n) {
-		if n == 1 && ctx.Err() != nil {
-			return errStopped
-		}
-		d.apply(part)
-		d.keepState()
-	}
-	return nil
-}
-
-// errStopped ends the pipeline before all received messages are applied.
-var errStopped = errors.New("stopped")
 
 // apply applies messages, and counts the results.
 func (d *Daemon) apply(batches []ingest.Batch) {
