@@ -107,7 +107,6 @@ type basisJSON struct {
 	TokensPerS   number          `json:"tokens_per_s"`
 	Source       capacity.Source `json:"source"`
 	Extrapolated bool            `json:"extrapolated"`
-	Disagrees    bool            `json:"disagrees"`      // the learned rate differs by more than 25 %: see contradicts
 	Note         string          `json:"note,omitempty"` // why no rate was learned, or that it is extrapolated
 	Learned      *boundsJSON     `json:"learned"`
 }
@@ -121,7 +120,7 @@ type boundsJSON struct {
 }
 
 func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
-	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Disagrees: b.Disagrees, Note: b.Note}
+	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Note: b.Note}
 	if e := b.Learned; e.Value > 0 {
 		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High), e.Extrapolated}
 	}

@@ -98,7 +98,7 @@ func fullOutput() *pipeline.Output {
 		Services: []pipeline.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
 			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900},
 			Prefill: capacity.Basis{Source: capacity.Stated},
-			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}, Disagrees: true},
+			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}},
 		}}},
 		Decisions: []alerting.Decision{
 			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,

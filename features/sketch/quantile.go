@@ -53,8 +53,7 @@ func valueOf(bin int) float64 {
 // snapshots.
 //
 // Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
-// the largest if that is less: 256 bytes for each factor of two, at most 15 KiB. A bin counts up to 2³²−1 and stays
-// there.
+// the largest if that is less: 256 bytes for each factor of two, at most 15 KiB.
 type Quantile struct {
 	Total float64  `cbor:"1,keyasint"`           // sum of the values
 	N     uint64   `cbor:"2,keyasint"`           // number of values
@@ -130,7 +129,7 @@ func (s *Quantile) Mean() float64 { return s.Sum() / s.Count() }
 func (s *Quantile) add(bin uint16, n uint32) {
 	s.N += uint64(n)
 	if i := int(bin) - int(s.Low); uint(i) < uint(len(s.Dense)) {
-		s.Dense[i] = saturating(s.Dense[i], n)
+		s.Dense[i] += n
 		return
 	}
 	if s.N == uint64(n) {
@@ -146,7 +145,7 @@ func (s *Quantile) add(bin uint16, n uint32) {
 		return
 	}
 	s.spread(low, span)
-	s.Dense[bin-s.Low] = saturating(s.Dense[bin-s.Low], n)
+	s.Dense[bin-s.Low] += n
 }
 
 // spread moves all counts into an array of span bins from low. These include the bins in use.
@@ -164,13 +163,6 @@ func (s *Quantile) spread(low uint16, span int) {
 	}
 	s.List = nil
 	s.Low, s.High = low, low+uint16(span-1)
-}
-
-func saturating(a, b uint32) uint32 {
-	if sum := a + b; sum >= a {
-		return sum
-	}
-	return math.MaxUint32
 }
 
 // each calls f for every bin in use, in ascending order.

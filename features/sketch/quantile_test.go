@@ -105,19 +105,6 @@ func TestQuantileOfMany(t *testing.T) {
 	}
 }
 
-// A count that reaches its maximum stays there and does not overflow.
-func TestQuantileMaxCount(t *testing.T) {
-	s := new(Quantile)
-	s.add(binOf(3), math.MaxUint32-1)
-	for range 3 {
-		s.Add(3)
-	}
-	s.Add(5)
-	if got := s.Quantile(1); math.Abs(got-5) > .05 {
-		t.Errorf("the largest value is %v, want 5", got)
-	}
-}
-
 func TestQuantileRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := filled(values(t))

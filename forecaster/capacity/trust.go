@@ -30,7 +30,6 @@ type Trusted struct {
 type Basis struct {
 	Source       Source
 	Learned      Estimate // zero when nothing was learned
-	Disagrees    bool     // by more than 25 %, see Contradiction
 	Extrapolated bool
 	Note         string // why nothing was learned in spite of traffic, or that Learned is extrapolated; else ""
 }
@@ -135,10 +134,10 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 		limit = calm
 	}
 	differs := learned.Value/modelled - 1
-	b.Disagrees = differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
-	since := s.noteContradiction(name, b.Disagrees, now)
+	disagrees := differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
+	since := s.noteContradiction(name, disagrees, now)
 	use := p.Config.Rates != Stated && p.Rates.Source != Given && !learned.Extrapolated
-	if b.Disagrees {
+	if disagrees {
 		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: learned.Value, Low: learned.Low, High: learned.High, Since: since}
 		switch {
 		case p.Config.Rates == Learned:
