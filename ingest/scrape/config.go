@@ -39,7 +39,7 @@ func DefaultConfig() Config {
 }
 
 const (
-	scrapeTimeout = 10 * time.Second // of one scrape, or the interval if that is shorter
+	scrapeTimeout = 10 * time.Second // of one scrape or look-up, or the interval if that is shorter
 	maxTargets    = 4096             // that are listed, and addresses of one name
 	maxScrapes    = 32               // at once
 	maxBodyBytes  = 16 << 20         // of one answer

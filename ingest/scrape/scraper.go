@@ -208,9 +208,6 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 	return all
 }
 
-// lookupTimeout bounds a name's resolution.
-const lookupTimeout = 5 * time.Second
-
 // lookUp resolves the name of a job, if it has one.
 func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	c.known = c.resolved != nil
@@ -218,7 +215,7 @@ func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	if err != nil {
 		return // there is none
 	}
-	asking, cancel := context.WithTimeout(ctx, min(lookupTimeout, s.cfg.Interval))
+	asking, cancel := context.WithTimeout(ctx, min(scrapeTimeout, s.cfg.Interval))
 	defer cancel()
 	hosts, err := s.deps.Lookup(asking, name)
 	if ctx.Err() != nil {
