@@ -94,8 +94,10 @@ func Explain(d *Decision, after []Decision) Explanation {
 // steps are the steps from demand to the requested replicas.
 func steps(d *Decision) []Step {
 	var out []Step
+	thisTick := d.Floor
 	for i := range d.Resources {
 		r := &d.Resources[i]
+		thisTick = max(thisTick, r.NeedReplicas+d.Reserves.Total())
 		out = append(out, Step{r.NeedReplicas, fmt.Sprintf("for %s: at most %s expected (%s certain), a replica carries %s", resourceWithUnit(r.Dimension), value.Short(r.NeedQuantile), percent(d.Quantile), value.Short(r.PerReplica))})
 	}
 	for _, x := range d.Reserves.Each() {
@@ -106,11 +108,24 @@ func steps(d *Decision) []Step {
 	if !d.ofPrefill() && d.SeenFloor() != nil { // prefill replicas have no floor
 		out = append(out, Step{d.Floor, "for what is seen now: demand, queues, KV use and latencies"})
 	}
-	out = append(out, Step{d.Needed, "needed: the largest of these with the reserves, or what is kept for a while before any goes"})
+	out = append(out, Step{d.Needed, d.neededFor(thisTick)})
 	if len(d.Constraints) > 0 {
 		return append(out, Step{d.Desired, "asked for, limited by " + strings.Join(texts(d.Constraints), "; ")})
 	}
 	return append(out, Step{d.Desired, fmt.Sprintf("asked for (at most %d are allowed)", d.Limit)})
+}
+
+// neededFor explains Needed, compared with the replicas that this tick alone needs.
+func (d *Decision) neededFor(thisTick int) string {
+	switch {
+	case len(d.Resources) == 0:
+		return "needed without a forecast"
+	case d.Needed > thisTick:
+		return "kept: fewer must be enough for a while before any goes"
+	case d.Needed < thisTick:
+		return "needed by the demand of now alone: the history is too short for the forecast"
+	}
+	return "needed: the largest of these and the reserves"
 }
 
 func aftermath(d *Decision, after []Decision) *Aftermath {

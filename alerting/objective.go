@@ -319,8 +319,10 @@ func latency(s float64) string {
 	switch {
 	case s < 1:
 		return fmt.Sprintf("%.0f ms", 1000*s)
-	case s < 180:
+	case s < 9.95:
 		return fmt.Sprintf("%.2g s", s)
+	case s < 180:
+		return fmt.Sprintf("%.0f s", s)
 	}
 	return value.Minutes(value.Number(s / 60))
 }

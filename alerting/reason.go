@@ -10,6 +10,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -121,8 +122,7 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 			why = fmt.Sprintf("No telemetry since %s (%s).", clock(at), span(p.now.Sub(at)))
 		}
 	case unsized:
-		why = "Demand cannot be counted in replicas. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool. " +
-			"Where they are set, it takes some minutes of records with token counts."
+		why = p.unsizedText()
 	case cold:
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
@@ -130,6 +130,25 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 		return []string{why, move}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}
+}
+
+// unsizedText says which fact is missing: the capacity of a replica, or the demand for what has one.
+func (p *plan) unsizedText() string {
+	var sized []string
+	for _, dimension := range []string{features.DimKV, features.DimPrefill, features.DimDecode, features.DimRequests} {
+		if _, ok := p.in.Pool.PerReplica(dimension, p.kvTokens); ok && p.sideOf(dimension) == &p.own {
+			sized = append(sized, ResourceName(dimension))
+		}
+	}
+	switch {
+	case sized != nil:
+		return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))
+	case p.in.Pool.Limits != (capacity.Limits{}):
+		return "Only limits of the whole pool are known, and replicas do not raise them."
+	case p.in.Pool.Disaggregated:
+		return "No capacity of a decode replica is known. Set kv_capacity_tokens or decode_tokens_per_s of the pool."
+	}
+	return "No capacity of a replica is known. Set kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s of the pool."
 }
 
 // riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.

@@ -116,7 +116,11 @@ func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
 	case r.Probability < FadeShare*limitProbability:
 		return ""
 	}
-	return fmt.Sprintf("%s may be reached within %s (%s likely)", what, span(window), likelihood(r.Probability))
+	verb := "may"
+	if r.Probability >= limitProbability {
+		verb = "will probably"
+	}
+	return fmt.Sprintf("%s %s be reached within %s (%s likely)", what, verb, span(window), likelihood(r.Probability))
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.

@@ -81,7 +81,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w", c.CurveFile, err)
 	}
-	prefill, decode, err := curve.Goodput(p.SLO)
+	prefill, decode, err := curve.Goodput(SLO{c.SLO.TTFT, c.itlObjective()})
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
 	}
@@ -92,6 +92,9 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	p.Rates.DecodeTokensPerS = cmp.Or(decode, p.Rates.DecodeTokensPerS)
 	return nil
 }
+
+// itlObjective is the time per output token that capacities keep: the promised one, or else that of a usual replica.
+func (c *Config) itlObjective() time.Duration { return cmp.Or(c.SLO.ITL, c.ITL) }
 
 // decode is the stated decode rate, and at most max_num_seqs/itl; 0 when neither is known.
 func (c *Config) decode() float64 {

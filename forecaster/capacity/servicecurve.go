@@ -21,7 +21,7 @@ const (
 
 // ServiceCurve is the benchmark's curve behind the pool's rate, else the learned curve; nil without either.
 func (p *Pool) ServiceCurve(s *Service, t *Trusted) *ServiceCurve {
-	c := &ServiceCurve{Source: Learned, Knee: t.Rates.DecodeTokensPerS, Objective: p.SLO.ITL.Seconds()}
+	c := &ServiceCurve{Source: Learned, Knee: t.Rates.DecodeTokensPerS, Objective: p.itlObjective().Seconds()}
 	if p.Curve != nil {
 		c.Source = Given
 		for i := range p.Curve {

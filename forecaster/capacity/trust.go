@@ -96,7 +96,7 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	if !known && s.Prompts >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to separate the rate from overheads and queues"
 	}
-	decode, known := s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.SLO.ITL.Seconds())
+	decode, known := s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.itlObjective().Seconds())
 	t.Rates.DecodeTokensPerS = p.choose(&t, &t.Decode, s, Decode, p.Rates.DecodeTokensPerS, decode, known, now)
 	for _, c := range t.Contradictions {
 		t.Warnings = append(t.Warnings, c.String())

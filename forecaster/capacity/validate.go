@@ -25,7 +25,6 @@ func (c Config) withDefaults() Config {
 	c.GPU.PerReplica = cmp.Or(c.GPU.PerReplica, 1)
 	c.GPU.Utilization = cmp.Or(c.GPU.Utilization, 0.9)
 	c.ITL = cmp.Or(c.ITL, 25*time.Millisecond)
-	c.SLO.ITL = cmp.Or(c.SLO.ITL, c.ITL)
 	if c.Warmup == (Lag{}) {
 		c.Warmup = Lag{P50: 6 * time.Minute, P90: 12 * time.Minute}
 	}
