@@ -50,7 +50,6 @@ type runner struct {
 	policies   [][]*contender // all settings of each policy
 	own        *contender     // follows the pipeline
 	now        time.Time      // end of the served time
-	sizing     *FluidPool     // never serves; computes needs and warm-ups
 	scores     *scores
 	fixedPools []*fixedPool  // of the pool's size, then of others
 	plot       *forecastPlot // nil without a report
@@ -145,7 +144,7 @@ func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
 	cfg.Clock, cfg.Features, cfg.Decision = pipeline.EventClock, r.features(timed), r.cfg.Decision
 	cfg.Pools = []capacity.Pool{r.pool}
-	cfg.ShownClasses = cfg.Features.MaxClasses // no limit for speed here
+	cfg.ShownClasses = cfg.Features.MaxClasses + 1 // all, and features.OverflowClass
 	return cfg
 }
 
@@ -154,7 +153,7 @@ func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
 		for _, w := range r.fixedPools {
-			w.addNeed(r.now, r.sizing.Need(load))
+			w.addNeed(r.now, r.own.pool.Need(load))
 		}
 		for _, settings := range r.policies {
 			for _, c := range settings {

@@ -19,8 +19,7 @@ func (r *runner) createPools() error {
 		return err
 	}
 	r.now = r.demand.Start
-	r.sizing = NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	scene := r.scene(r.sizing)
+	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
 	tuning := scene.Future.Need[:r.minutes(r.scores.from)]
 	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
 		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
