@@ -196,11 +196,11 @@ func TestDecide(t *testing.T) {
 		"a quota within reach": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Limits = []forecaster.ResourceProjection{{Dimension: "limits.requests_per_min", PerReplica: 10, Demand: 8, ETA: forecaster.ETA{P50: 9 * time.Minute}}}
 			in.Limits[0].Probability[17] = .8 // within the lead time and hold
-		}}, want: 4, action: Hold, says: "the limit of 600 requests per min may be reached within 18 min (80 % likely); more replicas do not help"},
+		}}, want: 4, action: Hold, says: "the limit of 600 requests per min will probably be reached within 18 min (80 % likely); more replicas do not help"},
 		"no capacity known":     {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens = 0 }}, want: 8, action: Hold, says: "Set kv_capacity_tokens"},
-		"only limits are known": {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens, in.Pool.Limits.RequestsPerMin = 0, 600 }}, want: 1, action: Hold, says: "Demand cannot be counted in replicas. Set kv_capacity_tokens"},
+		"only limits are known": {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.KVTokens, in.Pool.Limits.RequestsPerMin = 0, 600 }}, want: 1, action: Hold, says: "Only limits of the whole pool are known"},
 		"no demand known": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Total[0].Now.Mean = math.NaN() }}, want: 8, action: Hold,
-			says: "Where they are set, it takes some minutes"},
+			says: "No demand for KV memory is known yet"},
 		"capacity reported by engines": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVCapacityTokens = 50 }}, want: 7, action: ScaleOut},
 		"capacity as last reported":    {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) { s.KVTokens = 50 }), want: 7, action: ScaleOut},
 		"no replica reports":           {scene: scene{ready: 99, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Observed = false }}, want: 4, action: Hold, says: "assuming 4 ready and 0 starting"},

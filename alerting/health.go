@@ -122,7 +122,7 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	}
 	w = alertText{
 		Summary:     fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
-		Description: fmt.Sprintf("In %s %d of %d records were refused, most as %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, most),
+		Description: fmt.Sprintf("In %s %d of %d records were refused, most often as %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, most),
 		Action:      "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {

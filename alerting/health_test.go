@@ -19,9 +19,9 @@ func TestSelfConditions(t *testing.T) {
 		"one in a thousand refused": {vitals: Vitals{Window: window, Records: 99_900, Refused: map[string]uint64{"bad_time": 100}}},
 		"few records":               {vitals: Vitals{Window: window, Records: 20, Refused: map[string]uint64{"bad_time": 19}}},
 		"most of a few refused": {vitals: Vitals{Window: window, Records: 4, Refused: map[string]uint64{"late": 5}, Refusals: "5 records of producer gw"}, want: []string{
-			"ForewarmInputDropped", "", "Forewarm refuses 56 % of the telemetry", "In 15 min 5 of 9 records were refused, most as late. Demand is higher than Forewarm sees. 5 records of producer gw."}},
+			"ForewarmInputDropped", "", "Forewarm refuses 56 % of the telemetry", "In 15 min 5 of 9 records were refused, most often as late. Demand is higher than Forewarm sees. 5 records of producer gw."}},
 		"refused": {vitals: Vitals{Window: window, Records: 1100, Refused: map[string]uint64{"bad_time": 60, "unknown_pool": 30, "too_deep": 6, "not_json": 4}}, want: []string{
-			"ForewarmInputDropped", "", "Forewarm refuses 8.3 % of the telemetry", "In 15 min 100 of 1200 records were refused, most as bad_time. Demand is higher than Forewarm sees."}},
+			"ForewarmInputDropped", "", "Forewarm refuses 8.3 % of the telemetry", "In 15 min 100 of 1200 records were refused, most often as bad_time. Demand is higher than Forewarm sees."}},
 		"lost": {vitals: Vitals{Window: window, Records: 10, Lost: 7}, want: []string{
 			"ForewarmInputDropped", "", "7 messages were lost from the telemetry stream in 15 min", "They left the stream before Forewarm read them. Demand was higher than Forewarm sees."}},
 		"full disk": {vitals: Vitals{Window: window, Storage: "series: the disk of /data is full", StorageSince: noon}, want: []string{

@@ -1,17 +1,21 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // MaxBytes bounds the size of a configuration file.
@@ -137,6 +141,23 @@ func (d *decoder) env(v reflect.Value, getenv func(string) string) {
 			d.errs = append(d.errs, in.errs...)
 		}
 	})
+}
+
+// ofService matches variables that Kubernetes sets for a service whose name begins with forewarm.
+var ofService = regexp.MustCompile(`^` + EnvPrefix + `(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// UnknownEnv returns a sentence on each variable that has the prefix, and sets no key. environ is as of [os.Environ].
+func UnknownEnv(environ []string) (warnings []string) {
+	var known []string
+	settable(reflect.ValueOf(Default()).Elem(), "", func(key string, _ reflect.Value) { known = append(known, EnvName(key)) })
+	for _, x := range environ {
+		name, text, _ := strings.Cut(x, "=")
+		if text != "" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) && !ofService.MatchString(name) {
+			warnings = append(warnings, fmt.Sprintf("%s is set, but no key has this variable: %s", name,
+				cmp.Or(value.DidYouMean(name, known), "keys inside lists, maps and optional sections are only in the file")))
+		}
+	}
+	return warnings
 }
 
 // isFile reports whether key names a file, or a list of them.

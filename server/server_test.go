@@ -107,7 +107,7 @@ func TestPageShowsTroubleAndEscapes(t *testing.T) {
 	if !strings.Contains(body, "connection refused") {
 		t.Error("the page does not say that NATS is disconnected")
 	}
-	empty := get(t, newTestServer(fixedReader{}), "/").Body.String()
+	empty := get(t, newTestServer(fixedReader{status: Status{Tick: time.Unix(1, 0)}}), "/").Body.String()
 	if !strings.Contains(empty, "forewarm publish -config FILE -pool POOL") {
 		t.Error("an empty page does not say what to do")
 	}

@@ -129,7 +129,7 @@ func TestPageSize(t *testing.T) {
 	if len(out) > 3<<20 {
 		t.Errorf("the page has %d bytes, want at most 3 MiB", len(out))
 	}
-	for _, want := range []string{"The ten worst saturations.", "The heaviest twenty.", "class-9999"} {
+	for _, want := range []string{"At most ten saturations", "At most twenty, the heaviest first", "class-9999"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page does not have %q", want)
 		}

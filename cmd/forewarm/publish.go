@@ -44,7 +44,7 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 			return nil, nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
 				jetstream.Redact(c.URL), errors.Unwrap(err))
 		} else if err != nil { // a wrong user or key, or a file that cannot be read
-			return nil, nil, "", usagef("%w; nats.url is -nats here, and nats.creds_file is -creds", err)
+			return nil, nil, "", usagef("%w; without -config, nats.url is -nats here, and nats.creds_file is -creds", err)
 		}
 		p, err := jetstream.NewPublisher(conn)
 		return conn, p, c.Prefix, err

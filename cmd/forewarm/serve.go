@@ -23,6 +23,13 @@ func serve(f *flag.FlagSet) action {
 				return nil, usageError{err}
 			}
 			cfg.KeepOwn()
+			log, err := daemon.NewLogger(cfg.Log)
+			if err != nil {
+				return nil, err
+			}
+			for _, warning := range config.UnknownEnv(os.Environ()) {
+				log.Warn(warning)
+			}
 			return cfg, nil
 		}
 		return daemon.Serve(ctx, load, hangups, versionString())

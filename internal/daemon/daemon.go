@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
@@ -38,6 +40,8 @@ type Options struct {
 	Version string
 	Log     *zap.Logger
 	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
+
+	alerts *alerting.AlertTracker // about the daemon itself, by the one before a reload; nil for none
 }
 
 // ConfigError is an error in the configuration, or in a file that it names.
@@ -157,6 +161,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	}
 	d.exportCounters()
 	d.watch = newSelfWatch()
+	d.watch.alerts = cmp.Or(o.alerts, d.watch.alerts)
 	_, d.watch.skipped = d.countIntake() // what a saved state counts was skipped before
 	return d, nil
 }

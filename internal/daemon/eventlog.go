@@ -58,7 +58,7 @@ func (d *Daemon) inspect(daemon context.Context) {
 		return
 	}
 	if len(seen.Made) > 0 {
-		d.log.Error("streams were deleted. They are created again, empty, and what was not read of them is lost. Check who may delete streams", zap.Strings("streams", seen.Made))
+		d.log.Error("streams were deleted. They are created again, empty: what they held is lost. Check who may delete streams", zap.Strings("streams", seen.Made))
 	}
 	faults := seen.Faults
 	if info := seen.Telemetry; info != nil {

@@ -201,7 +201,10 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 			view = &views[i]
 		}
 	}
-	if view == nil {
+	switch {
+	case views == nil:
+		return nil, server.Problemf(http.StatusServiceUnavailable, "no minute was evaluated since the start: ask again in a minute")
+	case view == nil:
 		return nil, server.Problemf(http.StatusNotFound, "pool is %q: it must be one that /api/v1/pools lists", name)
 	}
 	p := d.served.Load().pools[view.Pool]

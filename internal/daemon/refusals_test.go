@@ -156,7 +156,7 @@ func TestUnusedRequestsAreSeen(t *testing.T) {
 		t.Errorf("%q does not have the ignored records", s.Refused)
 	}
 	if !strings.Contains(s.Refused, "7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
-		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "most as http 401") {
+		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "most often as http 401") {
 		t.Errorf("%q, alerts %+v", s.Refused, s.Alerts)
 	}
 }

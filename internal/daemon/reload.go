@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/server"
@@ -62,6 +63,7 @@ type reloader struct {
 
 	refused  atomic.Pointer[string] // when and why the last reload was refused; nil if it was not
 	loadedAt atomic.Int64           // the configuration in use; milliseconds since 1970
+	alerts   alerting.AlertTracker  // about the daemon itself: the end of one is sent also after a reload
 }
 
 // open creates a daemon.
@@ -70,7 +72,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	if err != nil {
 		return nil, err
 	}
-	d, err := New(ctx, cfg, Options{Version: r.version, Log: log})
+	d, err := New(ctx, cfg, Options{Version: r.version, Log: log, alerts: &r.alerts})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
 		return float64(r.loadedAt.Load()) / 1e3
 	})
-	log.Info("serving", zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
+	log.Info("serving", zap.Int("pools", len(cfg.Pools)), zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
 	d.logAddresses()
 	return d, nil
