@@ -115,7 +115,7 @@ func Percent(share Number) string {
 		return "above 999 %"
 	case p < -999:
 		return "below −999 %"
-	case math.Abs(p) < 9.95:
+	case p != 0 && math.Abs(p) < 9.95:
 		digits = 1
 	}
 	scale := math.Pow10(digits)

@@ -28,7 +28,7 @@ func TestShort(t *testing.T) {
 
 func TestTexts(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{Percent(0), "0.0 %"}, {Percent(.0812), "8.1 %"}, {Percent(.0999), "10 %"}, {Percent(-.123), "−12 %"}, {Percent(Unknown), "–"}, {Percent(-.0001), "0.0 %"},
+		{Percent(0), "0 %"}, {Percent(.0812), "8.1 %"}, {Percent(.0999), "10 %"}, {Percent(-.123), "−12 %"}, {Percent(Unknown), "–"}, {Percent(-.0001), "0.0 %"},
 		{Percent(.0004), "<0.1 %"}, {Percent(-1098), "below −999 %"}, {Percent(-.5), "−50 %"}, {Percent(.996), ">99 %"}, {Percent(1), "100 %"},
 		{Large(0), "0"}, {Large(5443), "5,440"}, {Large(7.456e6), "7.46 million"}, {Large(999_999), "1 million"}, {Large(1002), "1,000"}, {Large(12.34), "12.3"}, {Large(-1234), "-1,230"}, {Large(Unknown), "–"},
 		{Dollars(.00427), "$0.00427"}, {Dollars(.0004), "$0.000400"}, {Dollars(13608), "$13,600"}, {Dollars(0), "$0"}, {Dollars(Unknown), "–"},
