@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 	testenv.Await(t, "a decision", func() bool { code, _ := testenv.Get(p.base + "/explain/" + id); return code == http.StatusOK })
 
 	code, live, errs := runHere(t.Context(), "explain", "-url", p.base, id)
-	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "needed: the largest of these") {
+	if code != 0 || !strings.HasPrefix(live, id+", decided at 2026-03-02 08:01 UTC, advisory mode") || !strings.Contains(live, "needed without a forecast") {
 		t.Errorf("%d, %s\n%s", code, errs, live)
 	}
 	for _, path := range []string{"/api/v1/explain/" + id, "/api/v1/explain/chat"} {
