@@ -12,6 +12,7 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/testenv"
 )
 
 // TestServerReopens: the server is reopened twice while a publisher without credentials writes and a consumer reads.
@@ -21,7 +22,7 @@ func TestServerReopens(t *testing.T) {
 	const messages = 300
 	restartAt := map[uint64]bool{messages / 3: true, messages * 2 / 3: true}
 	c := DefaultConfig()
-	c.Embedded = EmbeddedConfig{Listen: "127.0.0.1:0", StoreDir: t.TempDir()}
+	c.Embedded = EmbeddedConfig{Listen: testenv.FreeAddress(t), StoreDir: t.TempDir()}
 	server := start(t, c)
 	js := connect(t, c, server)
 	c.URL = server.URL() // the same after Reopen
