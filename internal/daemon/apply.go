@@ -63,6 +63,9 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	}
 	d.setStatus(func(s *server.Status) {
 		s.Tick, d.omissions, s.TickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		if d.firstTick.IsZero() {
+			d.firstTick = out.Tick
+		}
 		s.Producers = slices.Clone(out.Producers)
 	})
 	endSpan(span, errors.Join(failed, err))

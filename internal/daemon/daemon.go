@@ -117,6 +117,7 @@ type Daemon struct {
 	refusedBy        map[ingest.Refusal]*refusals // recent ones
 	divergence       string                       // text of the newest
 	omissions        pipeline.Omissions           // as of the last tick
+	firstTick        time.Time                    // since the start
 	snapshotsRefused int                          // snapshots that this start could not use; constant
 	savedBytes       float64                      // of the newest snapshot; NaN before
 }

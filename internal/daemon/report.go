@@ -79,9 +79,6 @@ func (r *reporter) makeDue(ctx context.Context) {
 			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
 			return
 		}
-		if r.reported.IsZero() { // the first report is of the time after this start
-			r.reported = now
-		}
 	}
 	p, due := r.schedule.Due(r.reported, now.Add(-r.settle))
 	if !due {
@@ -198,7 +195,8 @@ func (d *Daemon) reportClock() time.Time {
 	return tick
 }
 
-// reported returns the end of the newest reported period. Before the first report it is now, or zero on the event clock.
+// reported returns the end of the newest reported period. Before the first report it is now, or on the event clock the
+// first tick since the start.
 func (d *Daemon) reported() (at time.Time, err error) {
 	r, err := d.decisions.Reported(context.Background())
 	switch {
@@ -206,6 +204,8 @@ func (d *Daemon) reported() (at time.Time, err error) {
 		at = r.To
 	case d.cfg.Clock == pipeline.WallClock:
 		at = time.Now()
+	default:
+		at = locked(d, &d.firstTick)
 	}
 	return at, err
 }
