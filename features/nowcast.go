@@ -154,25 +154,25 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (in
 		}
 	}
 	r.weigh(sum, records)
-	size := float64(r.Size)
-	r.Hazards.fade(keep(float64(d.Records)))
+	quantum := r.quantum()
+	r.fade(keep(float64(d.Records)))
 	for age := 1; age <= oldest; age++ {
 		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])
 		if !p.teaches(c, m) || a.censored(p, m) != p.Coverage.at(m).Censored || math.IsNaN(x) {
 			continue // also if the minute became censored, or no longer is: its values then mean something else
 		}
-		r.Hazards.learn(age, x, value(age))
+		r.learn(age, x, value(age))
 		lag.learn(age, x, value(age))
 	}
-	r.Hazards.shares(n.shares, lag, size)
+	r.Hazards.shares(n.shares, lag, quantum)
 	level, exposure := float64(r.Level), float64(r.Exposure)
 	for age := oldest; age >= 0; age-- {
 		counted := value(age)
-		e := r.estimate(counted, n.shares[age], level/exposure)
+		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
 		d.Estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
-		if math.Abs(e.Mean-counted) > missingShare*size {
+		if math.Abs(e.Mean-counted) > missingSteps*quantum {
 			incomplete = max(incomplete, age+1)
 		}
 		if !math.IsNaN(counted) {
@@ -230,8 +230,8 @@ type nowcasts struct {
 
 const (
 	recordsMinutes = 30 // span of the average nowcasts.Records
-	// missingShare is how much of one request must be missing from a minute for a nowcast.
-	missingShare = 0.01
+	// missingSteps is how much of one request must be missing from a minute for a nowcast.
+	missingSteps = 0.01
 )
 
 func newNowcasts(revise, since int64) *nowcasts {

@@ -293,7 +293,8 @@ func TestDelaysOfNewClass(t *testing.T) {
 }
 
 func TestEstimateBetweenCountAndLevel(t *testing.T) {
-	d := reporting{Size: 1}
+	var d reporting
+	d.Strays, d.Usual, d.Stray = 180, 10, 10+.04*100 // ν = 0.2 beyond Poisson
 	for _, tc := range []struct {
 		name                  string
 		counted, share, level float64
@@ -303,17 +304,16 @@ func TestEstimateBetweenCountAndLevel(t *testing.T) {
 		{"no count, known level", 0, .05, 10, 9, 10},
 		{"count and level agree", 5, .5, 10, 9.9, 10.1},
 		{"no level", 5, .5, math.NaN(), 10, 10},
-		{"a burst far above the level", 500, .5, 10, 650, 1000},
-		{"a burst of many records", 5000, .5, 1000, 9500, 10000},
+		{"a burst far above the level", 500, .5, 10, 850, 1000},
 		{"a value that shrinks as records come", 20, 2, 10, 9.9, 10.1},
 		{"silence", 0, .5, 0, 0, 0},
 	} {
-		e := d.estimate(tc.counted, tc.share, tc.level)
+		e := d.estimate(tc.counted, tc.share, tc.level, 1)
 		if e.Mean < tc.low || e.Mean > tc.high {
 			t.Errorf("%s: %+v, want a mean of %v to %v", tc.name, e, tc.low, tc.high)
 		}
 	}
-	if e := d.estimate(math.NaN(), .5, 10); !math.IsNaN(e.Mean) {
+	if e := d.estimate(math.NaN(), .5, 10, 1); !math.IsNaN(e.Mean) {
 		t.Errorf("the nowcast of an unknown count is %+v", e)
 	}
 }
