@@ -31,6 +31,16 @@ const (
 	Active   Mode = "active"
 )
 
+// QuantileSource is the source of the decision quantile.
+type QuantileSource string
+
+// The sources of a quantile.
+const (
+	QuantileStated   QuantileSource = "stated"  // in the configuration
+	QuantileFromCost QuantileSource = "cost"    // newsvendor: shortage cost over shortage plus surplus cost
+	QuantileDefault  QuantileSource = "default" // neither is known
+)
+
 // Decision is the result of Decide for one pool at one tick, with its evidence. The log stores it and the sinks render
 // it. The same inputs give the same bytes.
 type Decision struct {
@@ -62,11 +72,13 @@ type Decision struct {
 	Constraints []Constraint        `json:"constraints" cbor:"50,keyasint"` // key 23 has texts in older logs
 	Warnings    []string            `json:"warnings" cbor:"24,keyasint"`
 	Reason      string              `json:"reason" cbor:"25,keyasint"` // one sentence for a person
+	Model       string              `json:"model" cbor:"26,keyasint"`  // of the forecast of the binding resource: network, or last value
 
-	Needed   int               `json:"needed" cbor:"27,keyasint"`   // before the constraints
-	Reserves capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // those of prefill replicas are in ByRole
-	Limit    int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
-	AskedAt  time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
+	Needed       int               `json:"needed" cbor:"27,keyasint"`   // before the constraints
+	Reserves     capacity.Reserves `json:"reserves" cbor:"28,keyasint"` // those of prefill replicas are in ByRole
+	QuantileFrom QuantileSource    `json:"quantile_from" cbor:"29,keyasint"`
+	Limit        int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
+	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
 
 	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // scale-outs and scale-ins of the last day
 	ByRole        *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool

@@ -43,6 +43,7 @@ type Prescale struct {
 	Prefill         *Saturation   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
 	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
 	Quantile        float64       `json:"quantile"`                     // of demand to provide for
+	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
 	Drivers     []forecaster.Driver      `json:"drivers"`                    // causes of a rise
 	Events      []forecaster.EventEffect `json:"events,omitempty"`           // scheduled events in the forecast
@@ -51,6 +52,7 @@ type Prescale struct {
 	Retries     *Retried                 `json:"retries,omitempty"`          // load that retries add to the binding resource
 	Reason      string                   `json:"reason"`                     // in sentences, for people
 	Evidence    string                   `json:"evidence"`                   // pool, tick and stream sequence of the decision in the log
+	Model       string                   `json:"model,omitempty"`            // of the forecast of the binding resource
 	Confidence  string                   `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
 	Warnings    []string                 `json:"warnings"`                   // what was assumed, in sentences
 }
@@ -82,10 +84,10 @@ func NewPrescale(d *Decision) Prescale {
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile),
+		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: texts(d.Constraints), Reason: d.Reason, Retries: d.Retried(d.Binding),
-		Evidence:   fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
-		Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
+		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
+		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
 	}
 	data.Withheld, data.Admission = d.Withheld, d.Admission
 	if v := d.Prefilling(); v != nil {

@@ -21,14 +21,14 @@ func decided() Decision {
 		Pool: "llama70b-h100", Tick: noon, Sequence: 918, Generation: 12, Publish: true, Mode: Active, Action: ScaleOut,
 		Ready: 14, Desired: 19, Needed: 19, Limit: 40, Floor: 14, NeededBy: noon.Add(18 * time.Minute), Expires: noon.Add(15 * time.Minute),
 		Binding: "kv", Probability: .8642137, ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never},
-		Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Seasonal,
+		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Seasonal,
 		Resources: []ResourceEvidence{{Dimension: "kv", PerReplica: 100, Demand: 1350, NeedQuantile: 1780, NeedReplicas: 18, Probability: .8642137,
 			ETA: forecaster.ETA{P10: 12 * time.Minute, P50: 19 * time.Minute, P90: forecaster.Never}}},
 		Drivers: []forecaster.Driver{{
 			Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .61,
 			Tenant: "acme", TenantShare: .6217, TenantMargin: .0085, Feature: "search", FeatureShare: .4,
 		}},
-		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Reason: "KV memory full in ~19 min.",
+		Reserves: capacity.Reserves{Failure: 1}, AskedAt: noon, Model: "network", Reason: "KV memory full in ~19 min.",
 	}
 }
 

@@ -18,7 +18,7 @@ func (p *plan) decision(cfg Config) Decision {
 	d := Decision{
 		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
 		Ready: p.own.supply.Ready, Pending: len(p.own.supply.Pending), Floor: p.own.floor.replicas, Reserves: p.in.Pool.Reserves,
-		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, KeepQuantile: p.confidence,
+		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
 		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
 		Confidence: p.in.Projection.Confidence, Stale: p.unusable == stale || p.unusable == noRequests, SupplyAssumed: !p.observed,
 		WarnFrom: cfg.WarningProbability, Objectives: p.objectives, Breach: p.breach, Basis: p.in.Basis, Withheld: p.withheld(),
@@ -43,6 +43,9 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	if b := p.own.binding(p.in.Projection.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
+		if d.Model = modelNetwork; b.forecast.Fallback {
+			d.Model = modelLast
+		}
 		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
 	}
 	return d

@@ -50,7 +50,7 @@ func TestExplainGolden(t *testing.T) {
 	full.Prompts[0].Ahead = .55
 	limited.Constraints = []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 	blind := Decision{Pool: "p", Generation: 3, Tick: noon, Expires: noon.Add(time.Hour), Mode: Active, Action: Hold, Ready: 4, Desired: 4, Needed: 4, Limit: 8,
-		Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Cold, ETA: never, Stale: true,
+		Lead: 13 * time.Minute, Quantile: .95, QuantileFrom: QuantileDefault, Confidence: forecaster.Cold, ETA: never, Stale: true,
 		Reason: "no telemetry since 11:48 UTC (12 min): holding 4 replicas."}
 	var text bytes.Buffer
 	for _, x := range []Explanation{Explain(&full, later()), Explain(&limited, later()[:1]), Explain(&blind, nil)} {

@@ -22,6 +22,7 @@ type plan struct {
 	kvTokens float64
 	lead     time.Duration
 	tau      float64
+	tauFrom  QuantileSource
 	// confidence is the quantile of demand that must fit a smaller pool; see provision.
 	confidence float64
 	objectives []Objective
@@ -92,7 +93,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
 	}
-	p.tau = DecisionQuantile(&in.Pool, cfg)
+	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
 	p.confidence = 1 - (1-p.tau)*scaleInRisk
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
@@ -160,15 +161,18 @@ func (p *plan) withoutRequests() bool {
 // hardly worse, but scales 1.5 times as often.
 const scaleInRisk = 1. / 3
 
-// DecisionQuantile is the quantile of demand to provide for: stated, or by costs.
-func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64) {
-	if tau = cmp.Or(pool.Quantile, cfg.Quantile); tau > 0 {
-		return tau
+// DecisionQuantile is the quantile of demand to provide for, and its source.
+func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
+	if pool.Quantile > 0 {
+		return pool.Quantile, QuantileStated
+	}
+	if cfg.Quantile > 0 {
+		return cfg.Quantile, QuantileStated
 	}
 	if tau, ok := pool.CostQuantile(); ok {
-		return tau
+		return tau, QuantileFromCost
 	}
-	return DefaultQuantile
+	return DefaultQuantile, QuantileDefault
 }
 
 // maxNeed bounds the computed number of replicas, far above the limit of any pool.
@@ -304,6 +308,12 @@ func (p *plan) shortFrom(cfg Config) time.Time {
 	}
 	return p.now
 }
+
+// The models of a forecast.
+const (
+	modelNetwork = "network"
+	modelLast    = "last value"
+)
 
 // finite is v, or 0 if it is NaN or infinite.
 func finite(v float64) float64 {

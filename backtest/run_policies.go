@@ -89,7 +89,7 @@ func (r *runner) summary() Summary {
 
 // quantile returns the quantile of the pipeline's decisions.
 func (r *runner) quantile() float64 {
-	tau := alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
+	tau, _ := alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
 	return tau
 }
 

@@ -330,7 +330,7 @@ func TestRunObeysTheConfiguration(t *testing.T) {
 
 func TestWideBinsAreNoted(t *testing.T) {
 	for bin, want := range map[time.Duration]bool{time.Minute: false, 10 * time.Minute: true} {
-		s := mustRun(t, RunConfig{Trace: write(t, fmt.Sprintf("t_s,class,requests\n0,taxi,5\n%g,taxi,6\n1200,taxi,7\n", bin.Seconds()))})
+		s := mustRun(t, RunConfig{Trace: write(t, "t_s,class,requests\n0,taxi,5\n600,taxi,6\n1200,taxi,7\n"), Options: Options{Bin: bin}})
 		if got := slices.Contains(s.Trace.Notes, wideBins); got != want {
 			t.Errorf("bins of %s: notes %q; the note on wide bins: %v, want %v", bin, s.Trace.Notes, got, want)
 		}

@@ -31,6 +31,9 @@ const maxBinWidth = 24 * time.Hour
 type Options struct {
 	// Start is the time of t_s = 0, without its seconds; zero means [DefaultStart]. Records have their own times.
 	Start time.Time
+	// Bin is the width of a bin; zero infers it. A positive Bin also means that a CSV file without a requests column has
+	// bins.
+	Bin time.Duration
 	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
 	Pool, Class string
 	Only        string // keeps the traffic of this class only; "" keeps all
@@ -148,6 +151,9 @@ func Open(path string, opts Options) (*Reader, error) {
 	if opts.Class == "" {
 		opts.Class, _, _ = strings.Cut(filepath.Base(path), ".")
 	}
+	if opts.Bin < 0 || opts.Bin > maxBinWidth {
+		return nil, fmt.Errorf("-bin %s is out of 0…%s: give the width of one row, such as 10m", opts.Bin, maxBinWidth)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -196,8 +202,8 @@ func (r *Reader) recognise() (err error) {
 		r.rows, r.Format, err = newCSVReader(r.lines, first, r.Start, &r.opts)
 		return err
 	}
-	if !r.opts.Start.IsZero() {
-		return errors.New("records have their own times: leave out -start, which is for CSV files")
+	if !r.opts.Start.IsZero() || r.opts.Bin > 0 {
+		return errors.New("records have their own times: leave out -start and -bin, which are for CSV files")
 	}
 	r.lines.repeat = true
 	r.Format = ndjsonFormat
@@ -229,10 +235,12 @@ func (r *Reader) begin() error {
 	if !r.Format.binned {
 		return nil
 	}
-	r.bin = r.smallestStep()
-	r.Summary.Notes = append(r.Summary.Notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class", r.bin))
+	if r.bin = r.opts.Bin; r.bin == 0 {
+		r.bin = r.smallestStep()
+		r.Summary.Notes = append(r.Summary.Notes, fmt.Sprintf("bin width %s inferred from the smallest step of t_s in a class; give it with -bin if it is another", r.bin))
+	}
 	if r.bin > maxBinWidth {
-		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give bins of at most %s", r.Summary.Path, r.bin, maxBinWidth)
+		return fmt.Errorf("%s: bins of %s are too wide to forecast minutes from: give the right width with -bin, at most %s", r.Summary.Path, r.bin, maxBinWidth)
 	}
 	if r.bin > time.Minute {
 		r.Summary.Notes = append(r.Summary.Notes, wideBins)

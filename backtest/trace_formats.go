@@ -36,7 +36,7 @@ type csvReader struct {
 	fields  [][]byte
 }
 
-// newCSVReader reads the header. It is a file of bins if there is a requests column.
+// newCSVReader reads the header. It is a file of bins if there is a requests column, or if the width of a bin is given.
 func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*csvReader, Format, error) {
 	c := &csvReader{lines: l, opts: o, start: start, limits: ingest.DefaultLimits(), columns: map[string]int{}}
 	c.maxCount = float64(c.limits.Tokens)
@@ -54,7 +54,7 @@ func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*
 			return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens", value.Cut(string(header), 60))
 		}
 	}
-	if _, sums := c.columns["requests"]; sums {
+	if _, sums := c.columns["requests"]; sums || o.Bin > 0 {
 		c.binned, c.maxCount = true, maxBin
 		return c, binsFormat, nil
 	}

@@ -73,11 +73,12 @@ func TestFormats(t *testing.T) {
 			},
 		},
 		{
-			file: "offset.csv", format: "bins", opts: Options{Start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)},
+			file: "requests.csv", format: "bins", opts: Options{Bin: time.Minute, Start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)},
 			start: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
 			// A bin that does not begin on a minute is split at the minute.
 			want: []string{
-				"0.25 chat sum ? 119.5 ? 29.875", "2.5 agent sum ? 8625 7850.67 ?", "60 chat sum ? 0.5 ? 0.125", "60 agent sum ? 375 341.333 ?",
+				"0.25 chat sum ? 119.5 ? 29.875", "1 chat sum ? 0 0 4.91667", "2.5 agent sum ? 8625 7850.67 ?",
+				"60 chat sum ? 0.5 ? 0.125", "60 chat sum ? 0 0 0.0833333", "60 agent sum ? 375 341.333 ?",
 			},
 		},
 		{ // tool events are not requests; records in order of their ends; an empty cache has no hits

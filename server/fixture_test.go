@@ -106,7 +106,7 @@ func fullOutput() *pipeline.Output {
 				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25,
 				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
-				Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.",
+				Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
 				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
 				ActionsPerDay: 12, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
 			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),

@@ -22,6 +22,7 @@ import (
 
 // traceFlags adds the flags for reading traces in backtest and replay.
 func traceFlags(f *flag.FlagSet, o *backtest.Options) {
+	f.DurationVar(&o.Bin, "bin", 0, "bin `width` of a binned trace (default: inferred)")
 	f.StringVar(&o.Class, "class", "", "`class` of traces that name none (default: the file's name)")
 	timeFlag(f, &o.Start, "start", "`time` of t_s = 0 in a CSV file, RFC 3339 (default: a Monday, midnight UTC)")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"os"
@@ -9,29 +10,41 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/daemon"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func serve(f *flag.FlagSet) action {
 	path := f.String("config", "forewarm.yaml", "configuration `file`")
+	clock := choice(f, "clock", "", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life",
+		string(pipeline.WallClock), string(pipeline.EventClock))
+	partition := f.String("partition", "", "`i/n`: serve the i-th of n parts of all pools; overrides nats.partition")
 	return func(ctx context.Context, _ []string, _ streams) error {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
-		load := func() (*config.Config, error) {
-			cfg, err := config.Load(*path)
-			if err != nil {
-				return nil, usageError{err}
-			}
-			cfg.KeepOwn()
-			log, err := daemon.NewLogger(cfg.Log)
-			if err != nil {
-				return nil, err
-			}
-			for _, warning := range config.UnknownEnv(os.Environ()) {
-				log.Warn(warning)
-			}
-			return cfg, nil
-		}
+		load := func() (*config.Config, error) { return serveConfig(*path, pipeline.Clock(*clock), *partition) }
 		return daemon.Serve(ctx, load, hangups, versionString())
 	}
+}
+
+// serveConfig reads a configuration. clock and partition from the command line override it.
+func serveConfig(path string, clock pipeline.Clock, partition string) (*config.Config, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	cfg.Clock = cmp.Or(clock, cfg.Clock)
+	cfg.NATS.Partition = cmp.Or(partition, cfg.NATS.Partition)
+	if err := cfg.NATS.Validate(); err != nil {
+		return nil, usagef("-%w", err)
+	}
+	cfg.KeepOwn()
+	log, err := daemon.NewLogger(cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range config.UnknownEnv(os.Environ()) {
+		log.Warn(warning)
+	}
+	return cfg, nil
 }

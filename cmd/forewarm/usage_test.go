@@ -86,7 +86,7 @@ func TestUsage(t *testing.T) {
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
 		{"replay -nats nats://127.0.0.1:1 trace.csv", 2, []string{"nats://127.0.0.1:1", "forewarm serve", "-nats"}},
 		{"replay -speed -1 trace.csv", 2, []string{"-speed", "-1", "0 (as fast as possible) or 0.001 to 1e6"}},
-		{"replay -start 2026-01-05 records.jsonl", 2, []string{"records.jsonl", "-start", "CSV"}},
+		{"replay -start 2026-01-05 records.jsonl", 2, []string{"records.jsonl", "-start and -bin", "CSV"}},
 		{"replay -speed fast trace.csv", 2, []string{"-speed", `"fast"`, "replay -h"}},
 		{"replay -shift back trace.csv", 2, []string{"-shift", `"back"`, "none, start, end"}},
 		{"replay -batch 0 trace.csv", 2, []string{"-batch", "0", "1 to 1000"}},
