@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -231,6 +232,26 @@ func TestWarnings(t *testing.T) {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || want == "" && strings.Contains(out, "warning") {
 			t.Errorf("forewarm %s: %d, %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// TestPromisedFlags: scripts and other programs use these flags.
+func TestPromisedFlags(t *testing.T) {
+	promised := map[string]string{
+		"serve":    "config clock partition",
+		"backtest": "forecasts decisions summary policies peak-replicas every start bin report prometheus",
+		"replay":   "shift speed",
+		"report":   "from to format url",
+		"check":    "config health offline",
+	}
+	for _, c := range commands() {
+		f := flag.NewFlagSet(c.name, flag.ContinueOnError)
+		c.define(f)
+		for name := range strings.FieldsSeq(promised[c.name]) {
+			if f.Lookup(name) == nil {
+				t.Errorf("%s has no flag -%s", c.name, name)
+			}
 		}
 	}
 }
