@@ -44,8 +44,8 @@ type ProducersConfig struct {
 // last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
 // its time, a report of a replica. Refused records do not count while others are accepted.
 //
-// At most 1,024 producers are tracked; the others are counted. O(1) a record. A Producers must not be used by two goroutines at once. The exported fields are
-// the state for snapshots.
+// At most 1,024 producers are tracked; the others are counted. O(1) a record. A Producers must not be used by two
+// goroutines at once. The exported fields are the state for snapshots.
 type Producers struct {
 	ByName  map[string]*producer `cbor:"1,keyasint"`
 	Refused uint64               `cbor:"2,keyasint"` // records of untracked producers

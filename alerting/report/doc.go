@@ -54,9 +54,9 @@
 // Provision: need is load over PerReplica of the decision in force, rounded up, in the resource where it is largest;
 // minutes with unknown need do not count. Over is Σ max(0, ready − max(need + reserves,
 // replicas.min)), Under Σ max(0, need − ready), Paid Σ ready + pending. GPU-hours and costs use GPUs and price of a
-// replica of the newest decision, and its replicas.min counts. In a disaggregated pool replicas are the decode replicas. Static is the largest
-// max(need, replicas.min), at most the pool's limit, in every known minute. Hindsight is the offline optimum of
-// right-sizing: the cheapest replica path with max(need, replicas.min), at most the limit, ready in every minute. Each
+// replica of the newest decision, and its replicas.min counts. In a disaggregated pool replicas are the decode replicas.
+// Static is the largest max(need, replicas.min), at most the pool's limit, in every known minute. Hindsight is the offline
+// optimum of right-sizing: the cheapest replica path with max(need, replicas.min), at most the limit, ready in every minute. Each
 // replica is paid from LagMinutes before it is ready; LagMinutes is the median warm-up lag that the newest decision
 // used. It knows demand, so it has no reserves (Lin, Wierman, Andrew and Thereska 2011,
 // doi:10.1109/INFCOM.2011.5934885, §III; Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241).
