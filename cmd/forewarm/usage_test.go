@@ -236,9 +236,9 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestPromisedFlags: scripts and other programs use these flags.
-func TestPromisedFlags(t *testing.T) {
-	promised := map[string]string{
+// TestDocumentedFlags: scripts and other programs use these flags.
+func TestDocumentedFlags(t *testing.T) {
+	required := map[string]string{
 		"serve":    "config clock partition",
 		"backtest": "forecasts decisions summary policies peak-replicas every start bin report prometheus",
 		"replay":   "shift speed",
@@ -248,7 +248,7 @@ func TestPromisedFlags(t *testing.T) {
 	for _, c := range commands() {
 		f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 		c.define(f)
-		for name := range strings.FieldsSeq(promised[c.name]) {
+		for name := range strings.FieldsSeq(required[c.name]) {
 			if f.Lookup(name) == nil {
 				t.Errorf("%s has no flag -%s", c.name, name)
 			}

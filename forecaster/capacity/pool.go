@@ -93,7 +93,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	return nil
 }
 
-// itlObjective is the time per output token that capacities keep: the promised one, or else that of a usual replica.
+// itlObjective is the objective of the time per output token: slo.itl, or else itl.
 func (c *Config) itlObjective() time.Duration { return cmp.Or(c.SLO.ITL, c.ITL) }
 
 // decode is the stated decode rate, and at most max_num_seqs/itl; 0 when neither is known.

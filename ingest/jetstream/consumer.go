@@ -103,7 +103,7 @@ func (c *Consumer) Inject(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// Saw tells c how far the stream is now. Fetched messages only have the state of their time.
+// Saw sets how far the stream is now. Fetched messages only have the state of their time.
 func (c *Consumer) Saw(s jetstream.StreamState) {
 	if c.opened.Load() {
 		c.last.Store(s.LastSeq)
