@@ -40,8 +40,6 @@ type Config struct {
 	Scrape    scrape.Config    `yaml:"scrape"`
 	Sinks     sink.Config      `yaml:"sinks"`
 	Storage   storage.Config   `yaml:"storage"`
-	// RemoteWrite also receives the stored series.
-	RemoteWrite remote.WriteConfig `yaml:"remote_write"`
 	// Backfill is queried once, at the first start.
 	Backfill remote.BackfillConfig `yaml:"backfill"`
 	Report   Report                `yaml:"report"`
@@ -63,9 +61,7 @@ type Log struct {
 type Report struct {
 	Schedule string `yaml:"schedule"` // cron: minute hour day-of-month month day-of-week; "" for never
 	Timezone string `yaml:"timezone"` // IANA name, or Local
-
-	// ReportConfig configures the delivery of reports.
-	sink.ReportConfig `yaml:",inline"`
+	Dir      string `yaml:"dir"`      // "" is reports/ in the storage directory
 }
 
 // Default is the configuration of an empty file.
@@ -91,11 +87,9 @@ func (c *Config) StreamDir() string {
 	return cmp.Or(c.NATS.Embedded.StoreDir, filepath.Join(c.Storage.Dir, "nats"))
 }
 
-// Reports configures the delivery of reports.
-func (c *Config) Reports() sink.ReportConfig {
-	r := c.Report.ReportConfig
-	r.Dir = cmp.Or(r.Dir, filepath.Join(c.Storage.Dir, "reports"))
-	return r
+// ReportDir is the directory of reports.
+func (c *Config) ReportDir() string {
+	return cmp.Or(c.Report.Dir, filepath.Join(c.Storage.Dir, "reports"))
 }
 
 // BackfillSources returns the configured sources, or the total of the first pool.

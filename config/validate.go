@@ -128,7 +128,6 @@ func (c *Config) check(k *checker) {
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
 	k.section("storage", c.Storage.Validate())
-	k.section("remote_write", c.RemoteWrite.Check())
 	k.section("backfill", c.Backfill.Check())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
@@ -223,8 +222,6 @@ func (c *Config) checkReport(k *checker) {
 		k.fail("report.timezone", c.Report.Timezone, "must be an IANA time zone", "write one such as UTC or Europe/Berlin")
 		zone = time.UTC
 	}
-	_, err = sink.OpenReports(c.Report.ReportConfig, sink.Deps{})
-	k.section("report", err)
 	if c.Report.Schedule == "" {
 		return
 	}

@@ -29,7 +29,7 @@ import (
 // go test ./docs -run TestGenerated -update writes them.
 func TestGenerated(t *testing.T) {
 	url := startDaemon(t, "pools: [{name: chat, replicas: {max: 4}}]", "listeners: {http: {listen: '127.0.0.1:0'}}", "keda: {listen: '127.0.0.1:0'}",
-		"remote_write: {url: 'http://127.0.0.1:1'}", "scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}")
+		"scrape: {jobs: [{pool: chat, targets: ['127.0.0.1:1']}]}")
 	var api document
 	_, text := testenv.Get(url + "/api/v1/openapi.json")
 	if err := json.Unmarshal([]byte(text), &api); err != nil {

@@ -90,17 +90,7 @@ func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// Newest returns the time of the newest sample, Unix ms; ok is false if there is none, or while nothing can be read.
-func (s *Store) Newest() (t int64, ok bool) {
-	s.open.RLock()
-	defer s.open.RUnlock()
-	if s.db == nil {
-		return 0, false
-	}
-	t = newest(s.db)
-	return t, t > math.MinInt64
-}
-
+// newest returns the time of the newest sample, Unix ms.
 func newest(db *tsdb.DB) int64 {
 	t := int64(math.MinInt64)
 	for _, b := range db.BlockMetas() {

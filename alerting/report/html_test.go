@@ -62,7 +62,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	r.Pools[0].Accuracy[3].Dimension, r.Pools[0].Timeline.Resources[0].Resource, r.Pools[0].Saturation.Episodes[0].Resource = hostile, hostile, hostile
 	r.Pools[0].Saturation.Episodes[0].Cause = hostile
 	r.Summary = append(r.Summary, hostile)
-	for _, name := range []string{"html", "mail.html"} {
+	for _, name := range []string{"html"} {
 		drawings, shown := 0, false
 		for z := html.NewTokenizer(strings.NewReader(rendered(t, r, name))); ; {
 			kind := z.Next()
@@ -134,11 +134,6 @@ func TestPageSize(t *testing.T) {
 			t.Errorf("the page does not have %q", want)
 		}
 	}
-	for _, format := range []string{"mail.html", "mail.txt"} {
-		if n := len(rendered(t, r, format)); n > 100<<10 { // mail programs cut longer mails
-			t.Errorf("%s has %d bytes, want at most 100 KiB", format, n)
-		}
-	}
 }
 
 // TestAdvice: the advice of the report for a pool.
@@ -173,7 +168,7 @@ func TestAdvice(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	if out := rendered(t, withTimeline(), "mail.txt"); !strings.Contains(out, "\n- **llama-70b**: Find out") {
+	if out := rendered(t, withTimeline(), "md"); !strings.Contains(out, "\n- **llama-70b**: Find out") {
 		t.Error(out)
 	}
 }
@@ -217,18 +212,5 @@ func TestTimeline(t *testing.T) {
 		if got := (&grid{end: minutes}).binMinutes(); got != want {
 			t.Errorf("bins of %d minutes for %d, want %d", got, minutes, want)
 		}
-	}
-}
-
-// TestMail: a mail has no tables and no drawings, so it fits a window of 600 pixels. It has the advice.
-func TestMail(t *testing.T) {
-	out := rendered(t, withTimeline(), "mail.html")
-	for _, want := range []string{"<strong>llama-70b</strong>: Find out", "Replicas used 5,440 GPU-hours ($13,600)"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the mail does not have %q", want)
-		}
-	}
-	if strings.Contains(out, "<table") || strings.Contains(out, "<svg") || strings.Contains(out, "nowrap") {
-		t.Error(out)
 	}
 }

@@ -37,7 +37,7 @@ const (
 
 // Render writes r as json (unknown numbers are null); as md: the summary, the advice, then a section for each pool with
 // details that open on a click; as html: one page without external resources or scripts, with charts of the ten most
-// urgent pools; or its first page for mail, as mail.txt (Markdown) or mail.html. A page of forty pools is less than 3 MB.
+// urgent pools. A page of forty pools is less than 3 MB.
 func Render(r *Report, format string) ([]byte, error) {
 	v := view{Report: r}
 	for i, p := range byUrgency(r) {

@@ -19,7 +19,7 @@ type Number = value.Number
 type Report struct {
 	From     time.Time      `json:"from"`
 	To       time.Time      `json:"to"`
-	Timezone string         `json:"timezone"` // of times in Markdown, page and mail; times here are UTC
+	Timezone string         `json:"timezone"` // of times in Markdown and page; times here are UTC
 	Zone     *time.Location `json:"-"`        // Timezone
 	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost; and pools whose prefill replicas are left out
 	Pools    []Pool         `json:"pools"`

@@ -19,8 +19,9 @@ type Deps struct {
 	NATS Publisher // nil leaves the NATS sink out
 	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
 	PrescaleSubject, AlertSubject func(pool string) string
-	// Pages returns the pages of a report.
-	Pages     func(*alerting.Report) (Pages, error)
+	// Page renders a report as md, json or html.
+	Page      func(r *alerting.Report, format string) ([]byte, error)
+	ReportDir string                               // for reports; "" for none
 	WriteFile func(path string, data []byte) error // atomic and durable; for reports
 }
 
@@ -46,8 +47,11 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
 		}
-		s.pages = deps.Pages
+		s.page = deps.Page
 		sinks = append(sinks, s)
+	}
+	if deps.ReportDir != "" {
+		sinks = append(sinks, &folder{deps})
 	}
 	return sinks, nil
 }

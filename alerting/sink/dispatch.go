@@ -21,8 +21,7 @@ type pace struct {
 	timeout, first, longest time.Duration
 }
 
-// Advice and alerts expire within minutes. Servers that refuse the first attempt at a mail (greylisting), or lock out
-// who gives a wrong password, want minutes between attempts.
+// Advice and alerts expire within minutes.
 var (
 	signalPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
 	reportPace = pace{time.Minute, time.Minute, time.Hour}

@@ -49,9 +49,9 @@ const (
 // webhook-timestamp and webhook-signature. An alert is sent when it is raised and when it is resolved, not at each
 // tick. The id of a message stays the same over retries and restarts.
 type Webhook struct {
-	cfg   WebhookConfig
-	now   func() time.Time
-	pages func(*alerting.Report) (Pages, error)
+	cfg  WebhookConfig
+	now  func() time.Time
+	page func(r *alerting.Report, format string) ([]byte, error) // see Deps
 }
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
@@ -140,12 +140,11 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err 
 	}
 	var full []byte
 	if n.Report != nil {
-		pages, err := s.pages(n.Report)
-		if err != nil {
+		if full, err = s.page(n.Report, "json"); err != nil {
 			return nil, "", err
 		}
-		if len(pages["json"]) <= maxEmbedded {
-			full = pages["json"]
+		if len(full) > maxEmbedded {
+			full = nil
 		}
 	}
 	e, err := n.CloudEvent(full)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -106,15 +105,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return usageError{err}
 	}
 	f.past(ctx, cfg, &pc)
-	if cfg.RemoteWrite.URL != "" {
-		f.add("remote_write", "the receiver takes samples", remote.ProbeWrite(ctx, cfg.RemoteWrite))
-	}
 	sinks, err := sink.Open(cfg.Sinks, sink.Deps{})
-	if err == nil && cfg.Report.Schedule != "" && cfg.Clock == pipeline.WallClock {
-		var destinations []alerting.Sink
-		destinations, err = sink.OpenReports(cfg.Reports(), sink.Deps{WriteFile: storage.WriteFile})
-		sinks = append(sinks, destinations...)
-	}
 	f.errs = append(f.errs, err)
 	sink.Probe(ctx, sinks, f.add)
 	if err := errors.Join(f.errs...); err != nil {

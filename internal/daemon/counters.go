@@ -79,7 +79,7 @@ func (d *Daemon) exportStorage() {
 	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		trouble, _ := d.writeTrouble(troubleRemote, troubleStreams)
+		trouble, _ := d.writeTrouble()
 		return trouble != ""
 	})
 	d.exporter.Gauge("forewarm_storage_free_bytes", "Free space where storage.dir is.", func() float64 {
@@ -89,10 +89,6 @@ func (d *Daemon) exportStorage() {
 		}
 		return float64(free)
 	})
-	if d.writer != nil {
-		d.exporter.Counter("forewarm_remote_write_rejected_total", "Samples that the receiver refused as invalid.", d.writer.Rejected.Load)
-		d.exporter.Gauge("forewarm_remote_write_waiting_seconds", "Time between the newest sample that was sent and the newest that is stored.", d.writer.Waiting)
-	}
 }
 
 // exportListener exports the requests of the listener.

@@ -31,7 +31,6 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/remote"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -70,7 +69,6 @@ type Daemon struct {
 	watch     *selfWatch
 	board     server.Board
 	store     *storage.Store
-	writer    *remote.Writer // nil without remote write
 	otlp      *otlp.Exporter
 	tracer    trace.Tracer
 	decisions *stream.Log
@@ -86,7 +84,7 @@ type Daemon struct {
 	intake     *listener.Listener
 	dispatcher *sink.Dispatcher
 	reporter   *reporter // nil without a schedule
-	rendered   atomic.Pointer[rendered]
+	reconciled atomic.Pointer[reconciled]
 	listener   net.Listener
 	server     *server.Server
 	traffic    traffic
@@ -204,7 +202,7 @@ func (d *Daemon) setStatus(f func(*server.Status)) {
 func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
-	s.Storage, _ = d.writeTrouble(troubleStreams)
+	s.Storage, _ = d.writeTrouble()
 	s.Refused = d.refusedText(time.Now())
 	s.Stream = d.failedWrites[troubleStreams].err
 	d.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -21,7 +20,6 @@ import (
 	"github.com/forewarm/forewarm/server/keda"
 	"github.com/forewarm/forewarm/server/rpc"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/remote"
 	"github.com/forewarm/forewarm/storage/stream"
 )
 
@@ -71,35 +69,28 @@ func (d *Daemon) openStorage(context.Context) (err error) {
 	}
 	d.store.Shown = func(key features.Key) bool { return d.pipeline.Shown(key) }
 	d.onClose(d.store.Close)
-	if d.cfg.RemoteWrite.URL == "" {
-		return nil
-	}
-	d.writer, err = remote.NewWriter(d.cfg.RemoteWrite, d.store, filepath.Join(d.cfg.Storage.Dir, "tsdb"), slogFrom(d.log),
-		func(err error) { d.noteWrite(troubleRemote, err) })
-	if err != nil {
-		return ConfigError{fmt.Errorf("remote_write: %w", err)}
-	}
-	d.outputs = append(d.outputs, d.writer.Run)
 	return nil
 }
 
 func (d *Daemon) openSinks(context.Context) error {
 	prefix := d.cfg.NATS.Prefix
-	destinations, err := d.openReporter()
-	if err != nil {
-		return ConfigError{err}
-	}
-	sinks, err := sink.Open(d.cfg.Sinks, sink.Deps{
-		Pages:           d.pages,
-		NATS:            d.js,
+	deps := sink.Deps{
+		Page: d.reportPage, WriteFile: storage.WriteFile, NATS: d.js,
 		PrescaleSubject: func(pool string) string { return ingest.Subject(prefix, ingest.PrescaleSubject, pool) },
 		AlertSubject:    func(pool string) string { return ingest.Subject(prefix, ingest.AlertSubject, pool) },
-	})
+	}
+	if d.cfg.Report.Schedule != "" {
+		if err := d.openReporter(); err != nil {
+			return ConfigError{err}
+		}
+		deps.ReportDir = d.cfg.ReportDir()
+	}
+	sinks, err := sink.Open(d.cfg.Sinks, deps)
 	if err != nil {
 		return ConfigError{err}
 	}
 	open := func(name string, reports bool) sink.Queue { return d.decisions.Queue(d.delivered, name, reports) }
-	d.dispatcher = sink.NewDispatcher(append(sinks, destinations...), open, d.undelivered, d.tracer)
+	d.dispatcher = sink.NewDispatcher(sinks, open, d.undelivered, d.tracer)
 	d.outputs = append(d.outputs, d.decisions.Run, func(ctx context.Context) error {
 		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
 			d.log.Warn("delivery", zap.Error(err))

@@ -46,7 +46,7 @@ type stored struct {
 
 // serveReports answers with the files in the folder of reports, and with a list of them.
 func (d *Daemon) serveReports(w http.ResponseWriter, r *http.Request) error {
-	root, err := os.OpenRoot(d.cfg.Reports().Dir) // it opens nothing outside the folder
+	root, err := os.OpenRoot(d.cfg.ReportDir()) // it opens nothing outside the folder
 	if err != nil {
 		return server.Problemf(http.StatusNotFound, "no report was made on schedule yet (report.schedule says when): %v", err)
 	}

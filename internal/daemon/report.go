@@ -16,7 +16,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
-	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
@@ -42,7 +41,7 @@ type reporter struct {
 
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
-	render       func(ctx context.Context, n *alerting.Report) (*rendered, error)
+	reconcile    func(ctx context.Context, n *alerting.Report) (*report.Report, error)
 	store        func(ctx context.Context, n alerting.Notice) error // stores the notice in the log
 	log          *zap.Logger
 
@@ -101,11 +100,11 @@ func (r *reporter) make(ctx context.Context, p report.Span) error {
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC()}
 	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
-	x, err := r.render(ctx, n)
+	x, err := r.reconcile(ctx, n)
 	if err != nil {
 		return err
 	}
-	n.Summary = x.summary
+	n.Summary = x.Summary
 	if err := r.store(ctx, alerting.Notice{Report: n}); err != nil {
 		return err
 	}
@@ -113,18 +112,15 @@ func (r *reporter) make(ctx context.Context, p report.Span) error {
 	return nil
 }
 
-// openReporter prepares scheduled reports, and returns their sinks.
-func (d *Daemon) openReporter() ([]alerting.Sink, error) {
-	if d.cfg.Report.Schedule == "" {
-		return nil, nil
-	}
+// openReporter prepares scheduled reports.
+func (d *Daemon) openReporter() error {
 	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	schedule, err := report.NewSchedule(d.cfg.Report.Schedule, zone)
 	if err != nil {
-		return nil, fmt.Errorf("report.schedule: %w", err)
+		return fmt.Errorf("report.schedule: %w", err)
 	}
 	suffix := ""
 	if d.cfg.NATS.Partitioned() {
@@ -133,7 +129,7 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 	d.reporter = &reporter{
 		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		suffix:   suffix, clock: d.reportClock, lastReported: d.reported, render: d.renderReport,
+		suffix:   suffix, clock: d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
 		store: func(ctx context.Context, n alerting.Notice) error {
 			err := d.decisions.AddNotice(ctx, n)
 			d.noteWrite("report", err)
@@ -141,48 +137,40 @@ func (d *Daemon) openReporter() ([]alerting.Sink, error) {
 		},
 	}
 	d.sources = append(d.sources, d.reporter.Run)
-	return sink.OpenReports(d.cfg.Reports(), sink.Deps{Pages: d.pages, WriteFile: storage.WriteFile})
+	return nil
 }
 
-// rendered has the pages of a report.
-type rendered struct {
-	id      string
-	pages   sink.Pages
-	summary []string
+// reconciled is a report with its id.
+type reconciled struct {
+	id     string
+	report *report.Report
 }
 
-// renderReport makes all pages of a report. It keeps the last ones for the sinks.
-func (d *Daemon) renderReport(ctx context.Context, n *alerting.Report) (_ *rendered, err error) {
-	if last := d.rendered.Load(); last != nil && last.id == n.ID {
-		return last, nil
+// reconcile makes a report. It keeps the last one for the sinks.
+func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (r *report.Report, err error) {
+	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
+		return last.report, nil
 	}
 	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", n.From.Format(time.RFC3339)),
 		attribute.String("forewarm.to", n.To.Format(time.RFC3339))))
 	defer func() { endSpan(span, err) }()
-	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
+	r, err = report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
 	if err != nil {
 		return nil, err
 	}
-	x := &rendered{n.ID, sink.Pages{}, r.Summary}
-	for _, format := range sink.Formats {
-		if x.pages[format], err = report.Render(r, format); err != nil {
-			return nil, err
-		}
-	}
-	d.rendered.Store(x)
-	return x, nil
+	d.reconciled.Store(&reconciled{n.ID, r})
+	return r, nil
 }
 
-// pages returns the pages of a report to deliver. It renders them again if another daemon made the report, or this one
-// before a restart.
-func (d *Daemon) pages(n *alerting.Report) (pages sink.Pages, err error) {
+// reportPage renders a report to deliver. It makes it again if another daemon made it, or this one before a restart.
+func (d *Daemon) reportPage(n *alerting.Report, format string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	x, err := d.renderReport(ctx, n)
+	r, err := d.reconcile(ctx, n)
 	if err != nil {
-		return pages, err
+		return nil, err
 	}
-	return x.pages, nil
+	return report.Render(r, format)
 }
 
 // reportClock is the time of the newest tick, so that all messages of a period were applied; zero before the first one.

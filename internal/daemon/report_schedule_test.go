@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,14 +31,8 @@ func TestMissedReportIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	site.close()
-	box := startInbox(t)
 	p := startDaemonIn(t, dir, onePool, "log: {level: error}",
-		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC, mail: {host: localhost, port: %d, tls: none, from: fw@example.org, to: [ops@example.org]}}",
-			due.Minute(), due.Hour(), due.Weekday(), box.port))
-	mail := strings.ReplaceAll(<-box.mails, "=\r\n", "") // quoted-printable
-	if !strings.Contains(mail, "Forewarm") {
-		t.Errorf("the mail has no report: %s", mail)
-	}
+		fmt.Sprintf("report: {schedule: '%d %d * * %d', timezone: UTC}", due.Minute(), due.Hour(), due.Weekday()))
 	name := filepath.Join(data, "reports", "report-"+due.Format("2006-01-02T1504Z"))
 	testenv.Await(t, "the folder", func() bool {
 		_, err := os.Stat(name + ".html")

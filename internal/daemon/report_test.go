@@ -44,7 +44,7 @@ func newTestReporter(t *testing.T, dir, expression, zone string) *testReporter {
 			}
 			return time.Parse(time.RFC3339, string(b))
 		},
-		render: func(context.Context, *alerting.Report) (*rendered, error) { return &rendered{}, d.broken },
+		reconcile: func(context.Context, *alerting.Report) (*report.Report, error) { return &report.Report{}, d.broken },
 		store: func(_ context.Context, n alerting.Notice) error {
 			if d.full {
 				return errors.New("no space left on device")

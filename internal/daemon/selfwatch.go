@@ -53,7 +53,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	w.skipped = skipped
 	vitals.Sinks = d.dispatcher.Stats()
 	d.mu.Lock()
-	vitals.Storage, vitals.StorageSince = d.writeTrouble(troubleRemote, troubleStreams)
+	vitals.Storage, vitals.StorageSince = d.writeTrouble()
 	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
 	d.mu.Unlock()
 	var notices []alerting.Notice

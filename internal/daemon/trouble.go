@@ -22,12 +22,8 @@ type failedWrite struct {
 	err   string
 }
 
-const (
-	// troubleRemote is remote write. It does not depend on the local disk.
-	troubleRemote = "remote write"
-	// troubleStreams are the faults of streams.
-	troubleStreams = "streams"
-)
+// troubleStreams are the faults of streams.
+const troubleStreams = "streams"
 
 // noteWrite records whether the last write of a part succeeded.
 func (d *Daemon) noteWrite(what string, err error) {
@@ -49,13 +45,13 @@ func (d *Daemon) noteWrite(what string, err error) {
 	d.failedWrites[what] = u
 }
 
-// writeTrouble lists the parts that failed at their last write, except some, and when the first failure began; "" if
+// writeTrouble lists the parts that failed at their last write, except streams, and when the first failure began; "" if
 // none. The caller holds mu.
-func (d *Daemon) writeTrouble(except ...string) (trouble string, since time.Time) {
+func (d *Daemon) writeTrouble() (trouble string, since time.Time) {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
 		u := d.failedWrites[what]
-		if slices.Contains(except, what) {
+		if what == troubleStreams {
 			continue
 		}
 		out = append(out, what+": "+u.err)

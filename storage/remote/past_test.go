@@ -183,3 +183,10 @@ func TestBackfillCheck(t *testing.T) {
 		}
 	}
 }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
