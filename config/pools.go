@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,29 +66,34 @@ func (c *Config) pipeline(k *checker) pipeline.Config {
 		pool := c.pool(k, defaultPoolKey, *c.DefaultPool)
 		p.DefaultPool = &pool
 	}
-	p.Events, p.Define = c.events(k, &p), c.definer()
+	p.Events = c.events(k, &p)
 	return p
 }
 
 // poolKey is the key of a pool's section.
 func poolKey(name string) string { return "pools[" + name + "]" }
 
-// pool checks one pool and creates it. key is the key of its section.
+// pool checks one pool and creates it, with the files that it names. key is the key of its section.
 func (c *Config) pool(k *checker, key string, cfg capacity.Config) capacity.Pool {
 	before := len(k.errs)
-	files := k.files(key, &cfg)
-	if len(k.errs) > before {
-		return capacity.Pool{Config: cfg}
-	}
-	return c.build(k, key, cfg, files)
-}
-
-// files reads the files that a pool names.
-func (k *checker) files(key string, cfg *capacity.Config) capacity.Files {
-	return capacity.Files{
+	files := capacity.Files{
 		Model: k.file(key+".model_config", cfg.ModelConfig, maxModelBytes, "name the config.json of the model that the pool serves"),
 		Curve: k.file(key+".curve_file", cfg.CurveFile, maxCurveBytes, "name a benchmark of one of the pool's replicas"),
 	}
+	if len(k.errs) > before {
+		return capacity.Pool{Config: cfg}
+	}
+	cfg.Name = cmp.Or(cfg.Name, key) // a template has none
+	if cfg.Mode != "" {
+		k.oneOf(key+".mode", cfg.Mode, string(alerting.Advisory), string(alerting.Active))
+	}
+	pool, err := capacity.NewFrom(cfg, files)
+	if err != nil {
+		k.section(key, errors.New(strings.TrimPrefix(err.Error(), poolKey(cfg.Name)+".")))
+		return capacity.Pool{Config: cfg}
+	}
+	c.checkLead(k, key, &pool)
+	return pool
 }
 
 // file reads the file that a key names; nil if path is empty.
@@ -115,21 +117,6 @@ func (k *checker) file(key, path string, limit int64, fix string) (data []byte) 
 	return data
 }
 
-// build creates a pool from its keys and files.
-func (c *Config) build(k *checker, key string, cfg capacity.Config, files capacity.Files) capacity.Pool {
-	cfg.Name = cmp.Or(cfg.Name, key) // a template has none
-	if cfg.Mode != "" {
-		k.oneOf(key+".mode", cfg.Mode, string(alerting.Advisory), string(alerting.Active))
-	}
-	pool, err := capacity.NewFrom(cfg, files)
-	if err != nil {
-		k.section(key, errors.New(strings.TrimPrefix(err.Error(), poolKey(cfg.Name)+".")))
-		return capacity.Pool{Config: cfg}
-	}
-	c.checkLead(k, key, &pool)
-	return pool
-}
-
 // checkLead checks that the forecast is longer than the warm-up. A replica ordered now is ready after the lead time,
 // and must then be needed for the hold time. A removed replica can be back only after the lead time, and must not be
 // needed until then, or during the cooldown after it.
@@ -147,38 +134,6 @@ func (c *Config) checkLead(k *checker, key string, pool *capacity.Pool) {
 		}
 		k.add(at, fmt.Sprintf("decision.cooldown = %s: must be at most %s: the forecast horizon %s less one tick and %s %s; "+
 			"shorten it or the warm-up (keep weights on local disk, pull images ahead)", show(c.Decision.Cooldown), show(limit), show(horizon), key, show(p90)))
-	}
-}
-
-// definer returns the function that creates a pool from the keys of its definition, with the values of default_pool as
-// defaults. A definition names no files, because only this daemon may have them. The files of default_pool are read
-// once, here.
-func (c *Config) definer() func(pool string, keys []byte) (capacity.Pool, error) {
-	var base capacity.Config
-	if c.DefaultPool != nil {
-		base = *c.DefaultPool
-	}
-	files := (&checker{}).files("", &base) // an unreadable file was reported with default_pool
-	return func(pool string, keys []byte) (capacity.Pool, error) {
-		d, key := newDecoder("definition"), poolKey(pool)
-		defined := base
-		d.document(keys, reflect.ValueOf(&defined).Elem(), key)
-		if defined.Name != "" && defined.Name != pool {
-			d.fail(key+".name", defined.Name, "must be "+show(pool), "leave it out")
-		}
-		for _, key := range slices.Sorted(maps.Keys(d.source)) {
-			if isPath(key) {
-				d.fail(key, nil, "must not name a file", "set it in default_pool, or list the pool under pools")
-			}
-		}
-		p := capacity.Pool{}
-		if defined.Name = pool; len(d.errs) == 0 {
-			p = c.build(&d.checker, key, defined, files)
-		}
-		if len(d.errs) > 0 {
-			return capacity.Pool{}, d.errs
-		}
-		return p, nil
 	}
 }
 

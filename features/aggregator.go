@@ -53,9 +53,6 @@ type Aggregator struct {
 
 // New makes an empty Aggregator.
 func New(cfg Config) *Aggregator {
-	if cfg.Service == nil {
-		cfg.Service = map[string]Service{}
-	}
 	return &Aggregator{
 		cfg:   cfg,
 		state: state{Revise: minutes(cfg.Revise)},

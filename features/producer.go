@@ -198,13 +198,6 @@ func (p *Producers) find(name string) *producer {
 	return x
 }
 
-// Forget removes a pool from all producers.
-func (p *Producers) Forget(pool string) {
-	for _, x := range p.ByName {
-		delete(x.Feeds, pool)
-	}
-}
-
 // ProducerState is the state of a producer at a tick.
 type ProducerState struct {
 	Name      string     `json:"source,omitempty"` // the header Forewarm-Source of its messages, or its replica; "" if unknown

@@ -242,27 +242,6 @@ func (a *Aggregator) restore(next func(part any) error) error {
 	return nil
 }
 
-// Forget removes a pool and all of its classes. Earlier results of Close become invalid.
-func (a *Aggregator) Forget(name string) {
-	delete(a.cfg.Service, name)
-	i, ok := a.search(name)
-	if !ok {
-		return
-	}
-	for _, c := range a.pools[i].classes {
-		a.evict(a.pools[i], c)
-	}
-	a.pools, a.latest = slices.Delete(a.pools, i, i+1), nil
-}
-
-// SetService sets the service rates from which the KV occupancy of a pool's requests without times is computed.
-func (a *Aggregator) SetService(pool string, s Service) {
-	a.cfg.Service[pool] = s
-	if i, ok := a.search(pool); ok {
-		a.pools[i].service = a.cfg.service(pool)
-	}
-}
-
 // age fades accounts, and evicts silent replicas and classes.
 func (a *Aggregator) age() {
 	forgotten := max(minutes(a.cfg.ClassTTL), a.Revise+a.ahead)

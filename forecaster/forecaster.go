@@ -278,42 +278,8 @@ func (f *Forecaster) pool(name string) *pool {
 	return f.pools[i]
 }
 
-// SetZone has the seasons of a pool follow the clocks of a time zone from now on; nil is UTC.
-func (f *Forecaster) SetZone(name string, zone *time.Location) {
-	f.cfg.Zones[name] = zone
-	i, ok := f.find(name)
-	if !ok {
-		return
-	}
-	p := f.pools[i]
-	p.zone = zone
-	for _, s := range p.series() {
-		s.history.Zone = p.zone
-	}
-}
-
 // all are the total and the classes.
 func (p *pool) all() []*class { return append([]*class{p.total}, p.classes...) }
-
-// series are those of the total and of all classes.
-func (p *pool) series() (all []*series) {
-	for _, c := range p.all() {
-		for _, s := range c.series {
-			if s != nil {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
-// Forget forgets a pool.
-func (f *Forecaster) Forget(name string) {
-	delete(f.cfg.Zones, name)
-	if i, ok := f.find(name); ok {
-		f.pools = slices.Delete(f.pools, i, i+1)
-	}
-}
 
 func (f *Forecaster) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })

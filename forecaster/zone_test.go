@@ -70,10 +70,15 @@ func TestZoneOfSeries(t *testing.T) {
 	for _, x := range []*Forecaster{f, g} {
 		n := 0
 		for _, p := range x.pools {
-			for _, s := range p.series() {
-				n++
-				if got, want := s.history.Zone, map[string]*time.Location{"p": zone}[p.name]; got != want {
-					t.Errorf("a series of pool %s has the time zone %v, want %v", p.name, got, want)
+			for _, c := range p.all() {
+				for _, s := range c.series {
+					if s == nil {
+						continue
+					}
+					n++
+					if got, want := s.history.Zone, map[string]*time.Location{"p": zone}[p.name]; got != want {
+						t.Errorf("a series of pool %s has the time zone %v, want %v", p.name, got, want)
+					}
 				}
 			}
 		}

@@ -22,16 +22,6 @@ type Watermark struct {
 	At   time.Time
 }
 
-// Definition is the configuration of a pool in the log, so that all daemons apply it at the same message.
-type Definition struct {
-	Pool string
-	// Keys are the keys of an element of the configuration's pools, in YAML or JSON; empty removes the pool.
-	Keys []byte
-}
-
-// MaxDefinitionBytes bounds the keys of one [Definition].
-const MaxDefinitionBytes = 4 << 10
-
 // Refusal is one record that could not be used, and why.
 type Refusal struct {
 	Reason Reason
@@ -40,14 +30,12 @@ type Refusal struct {
 	Producer, Pool string
 }
 
-// Batch has the records of one message, in the order in which the pipeline applies them: the definition, requests,
-// sums, replicas, acks, histories, then the watermark.
+// Batch has the records of one message, in the order in which the pipeline applies them: requests, sums,
+// replicas, acks, histories, then the watermark.
 type Batch struct {
 	Sequence   uint64    // stream sequence; 0 when the source has none
 	ReceivedAt time.Time // when the stream stored it, or a listener received it; zero when unknown
 	Source     string    // the producer; "" when unknown
-
-	Definition *Definition // nil unless the message is one
 
 	Requests  []Request
 	Sums      []Sum
@@ -72,7 +60,7 @@ func (b *Batch) Reset() {
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
 	b.Requests, b.Sums, b.Replicas = emptied(b.Requests), emptied(b.Sums), emptied(b.Replicas)
 	b.Acks, b.Refused = emptied(b.Acks), emptied(b.Refused)
-	b.Histories, b.Definition = nil, nil // rare and large
+	b.Histories = nil // rare and large
 }
 
 func emptied[T any](list []T) []T {
@@ -110,13 +98,12 @@ const (
 	ReasonUnknownFormat  Reason = "unknown_format"
 	ReasonUnknownSubject Reason = "unknown_subject"
 
-	ReasonUnknownPool   Reason = "unknown_pool"
-	ReasonDuplicate     Reason = "duplicate"
-	ReasonFuture        Reason = "future"
-	ReasonLate          Reason = "late"
-	ReasonUnknownEvent  Reason = "unknown_event"  // an acknowledgement of none of the pool's newest events
-	ReasonNoHistory     Reason = "no_history"     // the history's model cannot learn it, or has data of that time
-	ReasonBadDefinition Reason = "bad_definition" // of a pool: invalid, of a configured pool, or beyond the limit
+	ReasonUnknownPool  Reason = "unknown_pool"
+	ReasonDuplicate    Reason = "duplicate"
+	ReasonFuture       Reason = "future"
+	ReasonLate         Reason = "late"
+	ReasonUnknownEvent Reason = "unknown_event" // an acknowledgement of none of the pool's newest events
+	ReasonNoHistory    Reason = "no_history"    // the history's model cannot learn it, or has data of that time
 )
 
 // Reasons lists every reason, for metrics that must exist at zero and for documentation.
@@ -125,5 +112,5 @@ var Reasons = []Reason{
 	ReasonNegativeCount, ReasonHugeCount,
 	ReasonTooLarge, ReasonTooDeep, ReasonBatchTooLong, ReasonLabelTooLong, ReasonMissingField, ReasonBadTime,
 	ReasonBadEnum, ReasonBadLabel, ReasonOutOfRange, ReasonInconsistent, ReasonUnknownFormat, ReasonUnknownSubject,
-	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonUnknownEvent, ReasonNoHistory, ReasonBadDefinition,
+	ReasonUnknownPool, ReasonDuplicate, ReasonFuture, ReasonLate, ReasonUnknownEvent, ReasonNoHistory,
 }

@@ -15,7 +15,6 @@ const (
 	ReplicaSubject    = "telemetry.replica"   // states of replicas: pool, replica
 	WatermarkSubject  = "telemetry.watermark" // pool; empty for time only
 	HistorySubject    = "telemetry.history"   // pool, class; * for the pool's total
-	DefinitionSubject = "telemetry.pool"      // configuration of a pool: pool
 	PrescaleSubject   = "prescale"            // events: pool; autoscalers answer on prescale.ack.<pool>
 	ForecastSubject   = "forecast"            // pool, class
 	AlertSubject      = "alert"               // pool

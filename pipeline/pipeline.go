@@ -47,8 +47,6 @@ type Config struct {
 	// Pools have unique names. Telemetry of other pools is refused, or gets a copy of DefaultPool if that is set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
-	// Define makes a pool from the keys of its definition; nil refuses all definitions. Equal keys give equal pools.
-	Define func(pool string, keys []byte) (capacity.Pool, error)
 	// Owns, if set, reports whether a pool belongs to this pipeline; telemetry of other pools is refused.
 	Owns func(pool string) bool
 	// DedupEntries bounds the remembered request ids.
@@ -57,7 +55,7 @@ type Config struct {
 	ShownClasses int
 	// Events are the calendar of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// MaxPools bounds the pools that DefaultPool and definitions admit.
+	// MaxPools bounds the pools that DefaultPool admits.
 	MaxPools int
 }
 
@@ -116,7 +114,6 @@ type Pipeline struct {
 	aggregator *features.Aggregator
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
-	changes    uint64       // of pools; not part of the state
 }
 
 // poolEntry is the state of a pool, except its windows and forecasts. The exported fields are saved.
@@ -138,7 +135,6 @@ type AfterDecision struct {
 	Issued       []issue         `cbor:"3,keyasint"`          // newest last, at most maxIssues
 	LastReadyAck time.Time       `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
 	Asks         asks            `cbor:"5,keyasint"`
-	Defined      *definition     `cbor:"6,keyasint,omitempty"` // nil unless the log defines the pool
 }
 
 // Counters of what was applied; they are part of the state.
@@ -203,9 +199,6 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	p.state.Counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
 		p.state.Counters.Refused[b.Refused[i].Reason]++
-	}
-	if b.Definition != nil {
-		p.define(b, b.Definition)
 	}
 	p.state.Producers.Begin(b.Source, b.ReceivedAt)
 	for i := range b.Requests {
@@ -375,6 +368,18 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	return ""
 }
 
+// history teaches the models demand from before telemetry. It does not move time. It is refused if the models already
+// know that time: histories come first.
+func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
+	if p.entry(h.Pool) == nil {
+		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
+	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
+		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
+	} else {
+		p.state.Counters.Records++
+	}
+}
+
 // run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
 // where earlier minutes are final to the last part of the gap. Without advise no tick decides.
 func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
@@ -392,7 +397,6 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.state.Time.Last = t
-	p.forgetSilent(t)
 	out := Output{Tick: t, Sequence: p.state.Sequence}
 	out.Windows, out.Pools = p.aggregator.Close(t)
 	out.Producers = p.state.Producers.Tick(t, out.Pools)
@@ -433,9 +437,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		out.Decisions = append(out.Decisions, d)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
-		if !d.Stale || e.Defined == nil || !e.Defined.Withdrawn { // else the silence is no fault
-			conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
-		}
+		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
 	}
 	if !resuming {
 		out.Alerts = p.state.Alerts.Update(t, conditions)
@@ -496,17 +498,6 @@ func (p *Pipeline) entry(name string) *poolEntry {
 // foreign reports whether a pool belongs to another pipeline.
 func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
-// Pools returns the pools that are served, ordered by name; more means that further pools may be added.
-func (p *Pipeline) Pools() (pools []capacity.Pool, more bool) {
-	for _, e := range p.pools {
-		pools = append(pools, e.pool)
-	}
-	return pools, p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools
-}
-
-// PoolChanges counts how often a pool was added, defined again or forgotten.
-func (p *Pipeline) PoolChanges() uint64 { return p.changes }
-
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
 }
@@ -515,7 +506,6 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
 	i, _ := p.findPool(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
-	p.changes++
 	return e
 }
 

@@ -88,9 +88,6 @@ func (p *Pipeline) updatePools(out *Output) {
 			continue
 		}
 		e.Signals = e.Signals.Add(out.Tick, out.Windows, m)
-		if at := m.LastEvent; e.Defined != nil && at.After(e.Defined.LastSeen) {
-			e.Defined.LastSeen = at.UTC().Truncate(features.Minute)
-		}
 		if m.State.Observed {
 			e.Ready.add(m.State.At, m.State.Ready)
 		}

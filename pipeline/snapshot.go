@@ -125,12 +125,8 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	return err
 }
 
-// continued is a pool with a saved state, added as the log defined it; nil if it is not served. A definition that the
-// configuration does not allow any more is dropped; the pool is then served as one that was never defined.
+// continued is a pool with a saved state; nil if it is not served.
 func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
-	if s.Defined != nil && p.redefine(pool, s.Defined.Keys) != nil {
-		s.Defined = nil
-	}
 	e := p.entry(pool)
 	if e != nil {
 		e.AfterDecision = *s

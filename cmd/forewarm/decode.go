@@ -91,9 +91,6 @@ func printBatch(b *ingest.Batch, file string, std streams) (records int, err err
 	out = appendLines(out, b.Replicas, codec.Append)
 	out = appendLines(out, b.Acks, codec.Append)
 	out = appendLines(out, b.Histories, codec.Append)
-	if b.Definition != nil {
-		out = append(append(out, b.Definition.Keys...), '\n')
-	}
 	if b.Watermark != nil {
 		out = append(codec.Append(out, b.Watermark), '\n')
 	}

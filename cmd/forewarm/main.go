@@ -51,9 +51,7 @@ func commands() []command {
 		{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
 		{"decode", "[FILE ...]", "files with a message each; - or none for the standard input", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
-		{"discover", "", "", "publish the pools that annotations of Kubernetes objects define, for all daemons on one NATS", discover},
 		{"nats-config", "", "", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
-		{"completion", "[SHELL]", "bash, zsh or fish", "print a script by which a shell completes commands and flags", completion},
 		{"version", "", "", "print the version", version},
 	}
 }
@@ -72,10 +70,6 @@ func main() {
 
 // run is main without the process.
 func run(ctx context.Context, args []string, std streams) int {
-	if line := os.Getenv("COMP_LINE"); line != "" { // a shell asks, see completions
-		printCandidates(std.out, strings.Split(line, " "))
-		return 0
-	}
 	if len(args) > 1 && args[0] == "help" {
 		args = append(args[1:], "-h")
 	}

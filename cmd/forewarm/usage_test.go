@@ -80,8 +80,6 @@ func TestUsage(t *testing.T) {
 		{"publish -config none.yaml", 2, []string{"none.yaml", "no such file"}},
 		{"publish -cached 9 -input 8", 2, []string{"-cached", "9", "0 to -input, 8"}},
 		{"publish -n 0", 2, []string{"-n", "0", "1 or more"}},
-		{"completion", 2, []string{"bash, zsh or fish"}},
-		{"completion tcsh", 2, []string{"bash, zsh or fish"}},
 		{"replay", 2, []string{"name one TRACE"}},
 		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},

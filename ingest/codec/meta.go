@@ -16,7 +16,6 @@ const (
 	KindWatermark
 	KindAck
 	KindHistory
-	KindDefinition
 )
 
 // Meta is the metadata of a message. Pool, Class and Replica come from the subject and fill missing fields of records.
@@ -59,8 +58,6 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "watermark" && given <= 1:
 		return Meta{Kind: KindWatermark, Pool: names[0]}, true
-	case area == "telemetry" && topic == "pool" && given == 1:
-		return Meta{Kind: KindDefinition, Pool: names[0]}, true
 	case area == "prescale" && topic == "ack" && given == 1:
 		return Meta{Kind: KindAck, Pool: names[0]}, true
 	}

@@ -12,8 +12,7 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark, a history, or the keys of a pool. Null members count as absent,
-// unknown ones are ignored.
+// acknowledgement, a watermark, or a history. Null members count as absent, unknown ones are ignored.
 func decodeJSON(d *Decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -24,24 +23,8 @@ func decodeJSON(d *Decoder, data []byte) {
 		native(d, data, watermarkType, new([]ingest.Watermark))
 	case KindHistory:
 		native(d, data, historyType, &d.batch.Histories)
-	case KindDefinition:
-		decodeDefinition(d, data)
 	default:
 		native(d, data, requestType, &d.batch.Requests)
-	}
-}
-
-// decodeDefinition keeps the keys of a pool; the configuration parses them.
-func decodeDefinition(d *Decoder, data []byte) {
-	switch {
-	case d.meta.Pool == "":
-		d.refuse(ingest.ReasonMissingField, "the subject names no pool")
-	case len(data) > ingest.MaxDefinitionBytes:
-		d.refuse(ingest.ReasonTooLarge, "the definition has %d bytes, the limit is %d", len(data), ingest.MaxDefinitionBytes)
-	case d.batch.Definition != nil:
-		d.refuse(ingest.ReasonBatchTooLong, "a message carries one definition")
-	default:
-		d.batch.Definition = &ingest.Definition{Pool: d.meta.Pool, Keys: bytes.Clone(data)}
 	}
 }
 

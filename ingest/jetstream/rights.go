@@ -75,11 +75,6 @@ func (c *Config) ProducerRights() Rights {
 	return r
 }
 
-// DiscoveryRights are those of who defines pools.
-func (c *Config) DiscoveryRights() Rights {
-	return Rights{c.mapped(".telemetry.pool.*"), []string{inboxes}}
-}
-
 // ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and
 // acknowledges them.
 func (c *Config) ConsumerRights() Rights {
@@ -142,8 +137,8 @@ func allows(allow, deny []string, subject string) bool {
 	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return server.SubjectMatchesFilter(subject, a) })
 }
 
-// Permissions is the users part of a nats-server configuration. Daemons, producers, consumers and discovery have a user
-// each, with the least rights.
+// Permissions is the users part of a nats-server configuration. Daemons, producers and consumers have a user each, with
+// the least rights.
 func (c *Config) Permissions() string {
 	var b strings.Builder
 	daemon, each := c.DaemonRights(), *c
@@ -170,7 +165,6 @@ func (c *Config) Permissions() string {
 	user("forewarm", daemon)
 	user("producer", c.ProducerRights())
 	user("consumer", c.ConsumerRights())
-	user("discovery", c.DiscoveryRights())
 	b.WriteString("  ]\n}\n")
 	return b.String()
 }

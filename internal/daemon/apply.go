@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
@@ -40,7 +39,6 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 	for i := range batches {
 		d.pipeline.Apply(&batches[i], d.emit)
 	}
-	d.noteServed()
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
 		d.exporter.Ignored.Add(batches[i].Ignored)
@@ -117,32 +115,6 @@ func (d *Daemon) announce(out *pipeline.Output) error {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	return errors.Join(failed, err)
-}
-
-// served are the pools that count telemetry.
-type served struct {
-	changes uint64 // of the pipeline's pools
-	pools   map[string]capacity.Pool
-	more    bool // other pools are admitted
-}
-
-func (s *served) has(name string) bool {
-	_, known := s.pools[name]
-	return known || s.more && name != ""
-}
-
-// noteServed updates the pools for the listeners if they changed.
-func (d *Daemon) noteServed() {
-	changes := d.pipeline.PoolChanges()
-	if s := d.served.Load(); s != nil && s.changes == changes {
-		return
-	}
-	pools, more := d.pipeline.Pools()
-	s := &served{changes, map[string]capacity.Pool{}, more || d.cfg.NATS.Partitioned()} // listeners pass on telemetry of other partitions
-	for i := range pools {
-		s.pools[pools[i].Name] = pools[i]
-	}
-	d.served.Store(s)
 }
 
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.

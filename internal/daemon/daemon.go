@@ -100,9 +100,7 @@ type Daemon struct {
 	onTick         func(*pipeline.Output)
 	tickTook       func(seconds float64)
 
-	// Safe for concurrent use.
-	served                        atomic.Pointer[served] // after the newest applied messages
-	snapshotTook, snapshotStopped func(seconds float64)
+	snapshotTook, snapshotStopped func(seconds float64) // safe for concurrent use
 
 	reloadRefused *atomic.Pointer[string] // when and why; constant, and nil without reloads
 

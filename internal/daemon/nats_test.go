@@ -153,10 +153,9 @@ func TestPartitionOf(t *testing.T) {
 func TestPartitionsLeastRights(t *testing.T) {
 	const partitions = 3
 	users := map[string][]string{
-		"producer":  {"telemetry.request.chat.agent", "telemetry.request.chat", "telemetry.replica.chat.r0", "telemetry.watermark.chat"},
-		"consumer":  {"prescale.ack.chat"},
-		"discovery": {"telemetry.pool.chat"},
-		"forewarm":  {"telemetry.request.chat.agent", "telemetry.watermark.chat"},
+		"producer": {"telemetry.request.chat.agent", "telemetry.request.chat", "telemetry.replica.chat.r0", "telemetry.watermark.chat"},
+		"consumer": {"prescale.ack.chat"},
+		"forewarm": {"telemetry.request.chat.agent", "telemetry.watermark.chat"},
 	}
 	for user := range users {
 		t.Setenv(strings.ToUpper(user)+"_PASSWORD", "secret")
@@ -185,7 +184,7 @@ func TestPartitionsLeastRights(t *testing.T) {
 // decisions and events, and restores snapshots. Autoscalers read events and acknowledge. If a permission of the daemon
 // is missing, the error names it.
 func TestLeastRights(t *testing.T) {
-	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER", "DISCOVERY"} {
+	for _, user := range []string{"FOREWARM", "PRODUCER", "CONSUMER"} {
 		t.Setenv(user+"_PASSWORD", "secret")
 	}
 	shipped := must(filepath.Abs("../../deploy/nats/permissions.conf"))

@@ -141,7 +141,7 @@ func (d *Daemon) openListener() (err error) {
 	d.intake, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
-		Serves:  func(pool string) bool { return d.served.Load().has(pool) },
+		Serves:  d.serves,
 		Log:     d.log,
 	})
 	if err != nil {
@@ -153,6 +153,12 @@ func (d *Daemon) openListener() (err error) {
 		d.log.Info("accepting telemetry by HTTP and gRPC", zap.String("address", address))
 	}
 	return nil
+}
+
+// serves reports whether the pool of a record may be served here, or in another partition.
+func (d *Daemon) serves(pool string) bool {
+	_, known := d.pipelineConfig.Pool(pool)
+	return pool != "" && (known || d.cfg.NATS.Partitioned())
 }
 
 func (d *Daemon) openServer(context.Context) (err error) {

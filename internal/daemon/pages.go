@@ -207,7 +207,7 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 	case view == nil:
 		return nil, server.Problemf(http.StatusNotFound, "pool is %q: it must be one that /api/v1/pools lists", name)
 	}
-	p := d.served.Load().pools[view.Pool]
+	p, _ := d.pipelineConfig.Pool(view.Pool)
 	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica, view.Decision); err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "prefill_replicas: %v", err)
 	}

@@ -73,7 +73,6 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Inner(), Instance: d.instance, Version: d.version,
 		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
-	d.noteServed()
 	d.store.Restore(d.pipeline.LastTick(), d.pipeline.Unsettled())
 	d.restoredAt = time.Now()
 	d.saver.next = d.restoredAt.Add(d.restoredAt.Sub(began))

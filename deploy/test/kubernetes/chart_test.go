@@ -26,7 +26,6 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -82,22 +81,17 @@ type object struct {
 // types of the API, by kind. ScaledObjects are checked in deploy/test/keda, and TestScaledObjects compares ours with
 // those.
 var types = map[string]func() any{
-	"apps/v1 Deployment":                              func() any { return new(apps.Deployment) },
-	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbac.ClusterRole) },
-	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbac.ClusterRoleBinding) },
-	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbac.Role) },
-	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbac.RoleBinding) },
-	"monitoring.coreos.com/v1 PodMonitor":             func() any { return new(monitoring.PodMonitor) },
-	"apps/v1 StatefulSet":                             func() any { return new(apps.StatefulSet) },
-	"v1 ConfigMap":                                    func() any { return new(core.ConfigMap) },
-	"v1 Pod":                                          func() any { return new(core.Pod) },
-	"v1 Service":                                      func() any { return new(core.Service) },
-	"v1 ServiceAccount":                               func() any { return new(core.ServiceAccount) },
-	"policy/v1 PodDisruptionBudget":                   func() any { return new(policy.PodDisruptionBudget) },
-	"networking.k8s.io/v1 NetworkPolicy":              func() any { return new(networking.NetworkPolicy) },
-	"monitoring.coreos.com/v1 ServiceMonitor":         func() any { return new(monitoring.ServiceMonitor) },
-	"monitoring.coreos.com/v1 PrometheusRule":         func() any { return new(monitoring.PrometheusRule) },
-	"keda.sh/v1alpha1 ScaledObject":                   nil,
+	"apps/v1 Deployment":                      func() any { return new(apps.Deployment) },
+	"apps/v1 StatefulSet":                     func() any { return new(apps.StatefulSet) },
+	"v1 ConfigMap":                            func() any { return new(core.ConfigMap) },
+	"v1 Pod":                                  func() any { return new(core.Pod) },
+	"v1 Service":                              func() any { return new(core.Service) },
+	"v1 ServiceAccount":                       func() any { return new(core.ServiceAccount) },
+	"policy/v1 PodDisruptionBudget":           func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
+	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return new(monitoring.ServiceMonitor) },
+	"monitoring.coreos.com/v1 PrometheusRule": func() any { return new(monitoring.PrometheusRule) },
+	"keda.sh/v1alpha1 ScaledObject":           nil,
 }
 
 // decode reads the objects of text. A key that the type of the kind does not have is an error.
@@ -182,8 +176,7 @@ func TestChart(t *testing.T) {
 	}{
 		"default": {"", []string{"NetworkPolicy", "PodDisruptionBudget"}, []string{"2 daemons, advisory mode, NATS nats://nats:4222", "config.pools is empty", "forewarm.forewarm.svc.cluster.local:9465", "helm -n forewarm test forewarm"}},
 		"trial":   {trial, nil, []string{"1 daemon, advisory mode, NATS inside the daemon", "nats://forewarm.forewarm.svc:4222", "This is for a trial"}},
-		"full": {full(t), []string{"NetworkPolicy", "PodDisruptionBudget", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "ScaledObject", "ScaledObject", "ServiceMonitor",
-			"ServiceAccount", "Role", "RoleBinding", "Role", "RoleBinding", "Deployment", "NetworkPolicy", "PodMonitor"},
+		"full": {full(t), []string{"NetworkPolicy", "PodDisruptionBudget", "ConfigMap", "ConfigMap", "ConfigMap", "PrometheusRule", "ScaledObject", "ScaledObject", "ServiceMonitor"},
 			[]string{"3 daemons, active mode, NATS nats://nats.nats.svc:4222"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +205,6 @@ func TestChart(t *testing.T) {
 // checkObjects checks that objects fit together: selectors select the pods of the StatefulSet, and named objects exist.
 func checkObjects(t *testing.T, all []object) {
 	t.Helper()
-	all = checkDiscovery(t, all)
 	sets := of[apps.StatefulSet](all)
 	if len(sets) != 1 {
 		t.Fatalf("%d StatefulSets", len(sets))
@@ -326,75 +318,6 @@ func checkObjects(t *testing.T, all []object) {
 	for _, o := range of[core.Pod](all) {
 		checkRestricted(t, &o.Spec)
 	}
-}
-
-// checkDiscovery checks that the objects of discovery fit together, and returns the others.
-func checkDiscovery(t *testing.T, all []object) (others []object) {
-	t.Helper()
-	deployments := of[apps.Deployment](all)
-	if len(deployments) == 0 {
-		return all
-	}
-	d := deployments[0]
-	pod, pods := d.Spec.Template.Spec, labels.Set(d.Spec.Template.Labels)
-	selects := func(selector *meta.LabelSelector) bool {
-		s, err := meta.LabelSelectorAsSelector(selector)
-		return err == nil && !s.Empty() && s.Matches(pods)
-	}
-	var rules []rbac.PolicyRule
-	subject := rbac.Subject{Kind: "ServiceAccount", Name: pod.ServiceAccountName, Namespace: "forewarm"}
-	bound := func(role rbac.RoleRef, subjects []rbac.Subject) {
-		if role.Name != d.Name || len(subjects) != 1 || subjects[0] != subject && subjects[0].Namespace != "default" {
-			t.Errorf("%v is bound to %v", role, subjects)
-		}
-	}
-	for _, o := range all {
-		if o.name != d.Name {
-			others = append(others, o)
-			continue
-		}
-		switch x := o.typed.(type) {
-		case *rbac.Role:
-			rules = append(rules, x.Rules...)
-		case *rbac.ClusterRole:
-			rules = append(rules, x.Rules...)
-		case *rbac.RoleBinding:
-			bound(x.RoleRef, x.Subjects)
-		case *rbac.ClusterRoleBinding:
-			bound(x.RoleRef, x.Subjects)
-		case *apps.Deployment:
-			if !selects(x.Spec.Selector) || *x.Spec.Replicas != 1 || pod.Containers[0].Ports[0].Name != "http" {
-				t.Errorf("%s: selector %v", o.name, x.Spec.Selector)
-			}
-		case *networking.NetworkPolicy:
-			if !selects(&x.Spec.PodSelector) {
-				t.Errorf("the network policy selects %v", x.Spec.PodSelector)
-			}
-		case *monitoring.PodMonitor:
-			if !selects(&x.Spec.Selector) {
-				t.Errorf("the PodMonitor selects %v", x.Spec.Selector)
-			}
-		case *core.ServiceAccount:
-		default:
-			t.Errorf("discovery has an unexpected %s", o.kind)
-		}
-	}
-	for _, r := range rules {
-		if !slices.Equal(r.Verbs, []string{"list"}) || len(rules)%3 != 0 {
-			t.Errorf("discovery may %v %v, want only list", r.Verbs, r.Resources)
-		}
-	}
-	for _, o := range of[core.Service](others) {
-		if selects(&meta.LabelSelector{MatchLabels: o.Spec.Selector}) {
-			t.Errorf("service %s selects the pod of discovery", o.Name)
-		}
-	}
-	if token := pod.AutomountServiceAccountToken; token == nil || !*token {
-		t.Error("discovery has no token")
-	}
-	pod.AutomountServiceAccountToken = new(bool)
-	checkRestricted(t, &pod)
-	return others
 }
 
 // checkRestricted checks that a pod obeys the Pod Security Standard "restricted", and has a read-only file system and

@@ -22,24 +22,20 @@ var update = flag.Bool("update", false, "write the files of deploy/kustomize tha
 // TestBase: the manifests and the configuration of deploy/kustomize are those of the chart with its default values. The
 // ConfigMap is not compared: Kustomize makes it, with a hash in its name that restarts the pods.
 func TestBase(t *testing.T) {
-	all, _ := chart(t, "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndiscovery: {enabled: true}")
+	all, _ := chart(t, "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}")
 	ofHelm := regexp.MustCompile(`(?m)^ +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)): .*\n|^ +annotations:\n +checksum/config: .*\n|^# Source: .*\n`)
 	made := map[string]string{}
 	for _, o := range all {
 		text := strings.TrimSpace(ofHelm.ReplaceAllString(o.text, "")) + "\n"
-		part := "base"
-		if strings.HasSuffix(o.name, "-discovery") {
-			part = "discovery"
-		}
 		switch o.kind {
-		case "Pod", "PodMonitor": // the pod of helm test, and a kind that needs the Prometheus Operator
+		case "Pod": // of helm test
 		case "ConfigMap":
 			_, config, _ := strings.Cut(o.text, "forewarm.yaml: |\n")
 			made["base/forewarm.yaml"] = strings.TrimSpace(regexp.MustCompile(`(?m)^    `).ReplaceAllString(config, "")) + "\n"
 		case "ServiceMonitor", "PrometheusRule":
 			made["monitoring/manifests.yaml"] += "---\n" + text
 		default:
-			made[part+"/manifests.yaml"] += "---\n" + text
+			made["base/manifests.yaml"] += "---\n" + text
 		}
 	}
 	for name, text := range made {
@@ -56,30 +52,14 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// TestKustomize builds the base, the example and the component discovery, and checks their objects like those of the
-// chart.
+// TestKustomize builds the base and the example, and checks their objects like those of the chart.
 func TestKustomize(t *testing.T) {
 	for name, want := range map[string][]string{
-		"discovery": {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "ServiceAccount", "ServiceAccount", "StatefulSet"},
-		"base":      {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "ServiceAccount", "StatefulSet"},
-		"example":   {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"},
+		"base":    {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "Service", "ServiceAccount", "StatefulSet"},
+		"example": {"ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "PrometheusRule", "Service", "Service", "ServiceAccount", "ServiceMonitor", "StatefulSet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(kustomizeDir, name)
-			if name == "discovery" { // a component
-				dir = t.TempDir()
-				base, err := filepath.Abs(kustomizeDir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if base, err = filepath.Rel(dir, base); err != nil {
-					t.Fatal(err)
-				}
-				text := "namespace: forewarm\nresources: [" + base + "/base]\ncomponents: [" + base + "/discovery]\n"
-				if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
 			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 			if err != nil {
 				t.Fatal(err)
