@@ -27,7 +27,7 @@ func TestReversedActions(t *testing.T) {
 			p.now = DefaultStart.Add(time.Duration(s.minute) * time.Minute)
 			p.SetDesired(s.n)
 		}
-		if a := p.Account(); a.Actions != tt.actions || a.Reversed != tt.reversed {
+		if a := p.account; a.Actions != tt.actions || a.Reversed != tt.reversed {
 			t.Errorf("%s: %d of %d actions are reversed, want %d of %d", name, a.Reversed, a.Actions, tt.reversed, tt.actions)
 		}
 	}

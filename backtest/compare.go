@@ -7,21 +7,13 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Account is the cost and service of a pool, since its start or between two times.
+// Account is the cost and service of a pool.
 type Account struct {
 	Minutes, Saturated int
 	Asked, Met         float64 // weight of the requests, and of those served within the objectives
 	GPUHours           float64 // including warm-up
 	Actions            int     // changes of the desired replicas
 	Reversed           int     // actions that removed a replica ordered less than a warm-up before
-}
-
-// Since is the account since b, of the same pool.
-func (a Account) Since(b Account) Account {
-	return Account{
-		Minutes: a.Minutes - b.Minutes, Saturated: a.Saturated - b.Saturated, Asked: a.Asked - b.Asked, Met: a.Met - b.Met,
-		GPUHours: a.GPUHours - b.GPUHours, Actions: a.Actions - b.Actions, Reversed: a.Reversed - b.Reversed,
-	}
 }
 
 // SaturatedShare is the share of saturated minutes; NaN without a minute.
@@ -137,7 +129,7 @@ func compare(policies [][]*contender, target float64) Comparison {
 		chosen := bestKnobs(group, target)
 		var points []point
 		for i := range chosen {
-			points = append(points, chosen[i].scored.point())
+			points = append(points, chosen[i].pool.account.point())
 		}
 		scored := newCurve(points)
 		hours := scored.hoursAt(target)
@@ -145,7 +137,7 @@ func compare(policies [][]*contender, target float64) Comparison {
 		switch {
 		case spec.Name == ForewarmPolicy:
 			own = hours
-		case spec.Clairvoyant:
+		case spec.Name == OraclePolicy:
 			oracle = hours
 		default:
 			rivals = append(rivals, scored)

@@ -35,10 +35,10 @@ func TestCompareTunesBeforeItScores(t *testing.T) {
 		a := func(p point) Account {
 			return Account{Minutes: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
 		}
-		return &contender{spec: spec, set: set, tuning: a(tuning), scored: a(scored)}
+		return &contender{spec: spec, set: set, tuning: a(tuning), pool: &FluidPool{account: a(scored)}}
 	}
 	own, rival := &PolicySpec{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, &PolicySpec{Name: "rival", Knobs: make([]Knob, 2)}
-	oracle := &PolicySpec{Name: OraclePolicy, Clairvoyant: true, Knobs: make([]Knob, 1)}
+	oracle := &PolicySpec{Name: OraclePolicy, Knobs: make([]Knob, 1)}
 	c := compare([][]*contender{
 		{at(own, Setting{.5}, point{.01, 120}, point{.01, 120})},
 		{

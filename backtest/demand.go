@@ -65,15 +65,15 @@ func (d *Demand) Peak() Load {
 	return peak
 }
 
-// Scan reads an event log to its end and sums its demand by minute, with the pipeline's aggregation. It is for parts of
+// Scan reads a source to its end and sums its demand by minute, with the pipeline's aggregation. It is for parts of
 // a backtest that know the future: the size of replicas, the traffic of simulated pools, and the oracle.
-func Scan(ctx context.Context, next nextBatch, cfg features.Config) (*Demand, error) {
+func Scan(ctx context.Context, log *Source, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
 	demand := &Demand{}
 	var batch ingest.Batch
 	var end time.Time
 	for {
-		err := next(&batch)
+		err := log.Next(&batch)
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -7,7 +7,7 @@
 //
 // One pass over a trace feeds the pipeline and steps all pools. [Run] creates a contender for each setting of each
 // policy. All contenders of Forewarm use the pipeline's forecasts. A policy sees one [Observation] a minute; only the
-// oracle gets the [Future].
+// oracle uses the future in the [Scene].
 //
 // Invariants: at origin o the pipeline sees only the trace before o; the same trace, configuration and seed give the
 // same bytes. Units: event time in UTC, tokens, rates per second. Bounds: a reader holds at most the

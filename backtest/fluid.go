@@ -229,5 +229,8 @@ func (p *FluidPool) report(number uint64, state ingest.ReplicaState, at time.Tim
 	}
 }
 
-// Account returns the result so far.
-func (p *FluidPool) Account() Account { return p.account }
+// TakeAccount returns the account, and begins a new one.
+func (p *FluidPool) TakeAccount() (a Account) {
+	a, p.account = p.account, a
+	return a
+}

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"io"
@@ -13,19 +14,16 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file. A nil table writes nothing.
+// table writes a CSV file.
 type table struct {
 	csv  *csv.Writer
 	file *os.File
 	row  []string
 }
 
-// createTable creates a file with its header; without a path it returns nil.
+// createTable creates a file with its header; without a path it discards the rows.
 func createTable(path, header string) (*table, error) {
-	if path == "" {
-		return nil, nil
-	}
-	file, err := os.Create(path)
+	file, err := os.Create(cmp.Or(path, os.DevNull))
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +37,6 @@ func (t *table) write(cells ...string) { _ = t.csv.Write(cells) }
 
 // Close flushes and closes the file. It returns all errors.
 func (t *table) Close() error {
-	if t == nil {
-		return nil
-	}
 	t.csv.Flush()
 	return errors.Join(t.csv.Error(), t.file.Close())
 }
@@ -65,9 +60,6 @@ const (
 
 // forecasts writes the rows of one origin: each minute up to 30, then the window maximum.
 func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
-	if t == nil {
-		return
-	}
 	for i := range fs {
 		f := &fs[i]
 		row := func(horizon string, q *forecaster.Quantiles) {
@@ -88,10 +80,7 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 func (t *table) decision(
 	at time.Duration, pool, policy string, ready, pending, desired int, binding, probability, eta string,
 ) {
-	if t != nil {
-		cells := []string{strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta}
-		t.write(append([]string{seconds(at), pool, policy}, cells...)...)
-	}
+	t.write(seconds(at), pool, policy, strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta)
 }
 
 // writeFile creates a file with what write writes.

@@ -184,11 +184,11 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 			s.own.add(o, &x)
 		}
 	}
-	if err := r.read("run", func(next nextBatch, timed bool) error {
+	if err := r.read("run", func(log *Source, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		for {
-			if err := next(&batch); errors.Is(err, io.EOF) {
+			if err := log.Next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err

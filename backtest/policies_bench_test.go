@@ -164,7 +164,7 @@ func hours(policy string) func(*Comparison) float64 {
 }
 
 // rival reports whether Forewarm is compared with the policy.
-func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && !p.Clairvoyant }
+func (p *PolicySpec) rival() bool { return p.Name != ForewarmPolicy && p.Name != OraclePolicy }
 
 // bestRival returns the rival that costs least over all draws.
 func bestRival(draws []Comparison) (name string) {
@@ -240,7 +240,7 @@ two thirds, in the first draw.
 |`, 100*Targets[0])
 	var policies []string
 	for i := range Policies {
-		if p := &Policies[i]; !p.Clairvoyant && p.Name != RecordedPolicy {
+		if p := &Policies[i]; p.Name != OraclePolicy && p.Name != RecordedPolicy {
 			policies = append(policies, p.Name)
 		}
 	}

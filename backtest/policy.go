@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Observation is what an autoscaler sees of a pool at the end of a minute.
@@ -24,12 +25,15 @@ type Observation struct {
 // Policy returns the desired replicas of a pool, once a minute, in order of time. It may keep state.
 type Policy func(o Observation) int
 
-// Scene is the input for creating policies.
+// Scene is the input for creating policies. It has the future of the run; rivals use only its peak.
 type Scene struct {
-	PeakReplicas int       // for the busiest minute of the trace
-	Recorded     *Recorded // nil for a trace
-	// Future is for a clairvoyant policy only.
-	Future *Future
+	Start    time.Time
+	Need     []float64 // replicas needed in each minute from Start, not rounded
+	Min, Max int       // replicas of the pool
+	Initial  int       // ready at Start
+	// Lag is the lead, in whole minutes, with which the k-th replica must be started; k from 1.
+	Lag      func(k int) int
+	Recorded *Recorded // nil for a trace
 }
 
 // Knob is a parameter of a policy.
@@ -46,8 +50,6 @@ type Setting []float64
 type PolicySpec struct {
 	Name  string
 	Knobs []Knob
-	// A clairvoyant policy reads the future, and is no rival.
-	Clairvoyant bool
 	// New creates the policy; nil for Forewarm, which decides in the pipeline.
 	New func(s Scene, set Setting) Policy
 }
@@ -55,7 +57,7 @@ type PolicySpec struct {
 // Names of policies with a special role.
 const (
 	ForewarmPolicy = "forewarm" // follows the pipeline's decisions
-	OraclePolicy   = "oracle"
+	OraclePolicy   = "oracle"   // reads the future, and is no rival
 	RecordedPolicy = "recorded" // used if the replicas were recorded
 )
 
@@ -96,7 +98,7 @@ var Policies = []PolicySpec{
 		{"scale_in", scaleIns, 5},
 	}},
 	// Knows the demand to come and each replica's warm-up, and pays it.
-	{Name: OraclePolicy, New: newOracle, Clairvoyant: true, Knobs: []Knob{
+	{Name: OraclePolicy, New: newOracle, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
 		{"others", []float64{3, 12, 40}, 3},
 	}},
@@ -319,6 +321,7 @@ const day = 1440 // minutes
 // newStatic keeps a share of the peak. On the curve of the scored part it knows the level of that part. So it is
 // stronger than a real static setup, except on flat demand.
 func newStatic(s Scene, set Setting) Policy {
-	replicas := int(math.Ceil(set[0]*float64(s.PeakReplicas) - 1e-9))
+	peak := math.Ceil(max(1, value.Highest(s.Need)) - 1e-6)
+	replicas := int(math.Ceil(set[0]*peak - 1e-9))
 	return func(Observation) int { return replicas }
 }

@@ -6,29 +6,18 @@ import (
 	"time"
 )
 
-// Future is a run's future, for a clairvoyant policy.
-type Future struct {
-	Start    time.Time
-	Need     []float64 // replicas needed in each minute from Start, not rounded
-	Min, Max int       // replicas of the pool
-	Initial  int       // ready at Start
-	// Lag is the lead, in whole minutes, with which the k-th replica must be started; k from 1.
-	Lag func(k int) int
-}
-
 // newOracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
 // knows the demand and each replica's warm-up, and also waits for the warm-up. So its curve of cost against saturation
 // is the convex lower bound of all policies' curves, except for losses in execution (see orderTimes).
 func newOracle(s Scene, set Setting) Policy {
-	f := s.Future
 	lag := 0.0
 	const typical = 512 // replicas in the mean warm-up of a plan
 	for k := 1; k <= typical; k++ {
-		lag += float64(f.Lag(k)) / typical
+		lag += float64(s.Lag(k)) / typical
 	}
-	desired := orderTimes(f, cheapestPlan(f, lag, set[0]), int(set[1]))
+	desired := orderTimes(&s, cheapestPlan(&s, lag, set[0]), int(set[1]))
 	return func(o Observation) int {
-		at := int(o.At.Sub(f.Start) / time.Minute)
+		at := int(o.At.Sub(s.Start) / time.Minute)
 		if at < 0 || at >= len(desired) {
 			return o.Ready + o.Pending
 		}
@@ -51,18 +40,18 @@ const spareReplicas = 2
 // minutes before it is ready, and a saturated minute costs violation. It is dynamic programming over ready replicas and
 // backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries. O(minutes · peak
 // · backlogs).
-func cheapestPlan(f *Future, lag, violation float64) []int {
+func cheapestPlan(s *Scene, lag, violation float64) []int {
 	peak := 0.0
-	for _, n := range f.Need {
+	for _, n := range s.Need {
 		peak = max(peak, n)
 	}
-	p := planner{min: f.Min, lag: lag, violation: violation}
-	p.rows = max(min(f.Max, int(math.Ceil(peak))+spareReplicas)-f.Min+1, 1)
-	p.begin(f.Initial)
+	p := planner{min: s.Min, lag: lag, violation: violation}
+	p.rows = max(min(s.Max, int(math.Ceil(peak))+spareReplicas)-s.Min+1, 1)
+	p.begin(s.Initial)
 	piece := max(maxStates/len(p.cost), 2*longestLag)
 	var plan []int
-	for len(plan) < len(f.Need) {
-		ahead := f.Need[len(plan):]
+	for len(plan) < len(s.Need) {
+		ahead := s.Need[len(plan):]
 		if len(ahead) <= piece {
 			return append(plan, p.plan(ahead, len(ahead))...)
 		}
@@ -183,9 +172,9 @@ func (p *planner) serve(need float64, from []uint32) {
 // is ordered by its own warm-up before its first minute, in order of numbers. A replica stays if it would have to be
 // ordered again before its removal, even if others more are ordered first. No replica is removed while one warms
 // up, because a pool removes the warming ones first.
-func orderTimes(f *Future, plan []int, others int) []int {
+func orderTimes(s *Scene, plan []int, others int) []int {
 	desired := make([]int, len(plan))
-	have, started := f.Initial, 0
+	have, started := s.Initial, 0
 	warm := 0 // minute in which all started replicas are ready
 	for t := range plan {
 		// Minutes until level have+i is needed, i from 1, and the part of have that is needed again within a warm-up.
@@ -193,11 +182,11 @@ func orderTimes(f *Future, plan []int, others int) []int {
 		level := have
 		for u := t; u < len(plan) && u-t <= longestLag; u++ {
 			for ; level < plan[u]; level++ {
-				if i := level - have + 1; u-f.Lag(started+i) <= t {
+				if i := level - have + 1; u-s.Lag(started+i) <= t {
 					more = i
 				}
 			}
-			if plan[u] > keep && u-t <= f.slowest(started, plan[u]-keep+others) {
+			if plan[u] > keep && u-t <= s.slowest(started, plan[u]-keep+others) {
 				keep = plan[u]
 			}
 		}
@@ -205,7 +194,7 @@ func orderTimes(f *Future, plan []int, others int) []int {
 		case more > 0:
 			for range more {
 				started++
-				warm = max(warm, t+f.Lag(started))
+				warm = max(warm, t+s.Lag(started))
 			}
 			have += more
 		case keep < have && t >= warm:
@@ -217,9 +206,9 @@ func orderTimes(f *Future, plan []int, others int) []int {
 }
 
 // slowest returns the longest lag of the next n replicas after the k-th.
-func (f *Future) slowest(k, n int) (lag int) {
+func (s *Scene) slowest(k, n int) (lag int) {
 	for i := 1; i <= n; i++ {
-		lag = max(lag, f.Lag(k+i))
+		lag = max(lag, s.Lag(k+i))
 	}
 	return lag
 }

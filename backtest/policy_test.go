@@ -44,7 +44,7 @@ func TestForecastingRivals(t *testing.T) {
 	if got := smoothed([]float64{1, 2, 4}, .5, .1); got != 3.5 {
 		t.Errorf("double_exponential_smoothing of 1, 2, 4 is %g, want 3.5", got)
 	}
-	if got := newStatic(Scene{PeakReplicas: 10}, Setting{.75})(Observation{}); got != 8 {
+	if got := newStatic(Scene{Need: []float64{2, 10}}, Setting{.75})(Observation{}); got != 8 {
 		t.Errorf("static: %d, want 8", got)
 	}
 }
@@ -125,7 +125,7 @@ func TestFluidPool(t *testing.T) {
 	}
 	p.SetDesired(1)
 	p.Step(decodeLoad(50, 10))
-	account := p.Account()
+	account := p.account
 	got := account.result("x", "k=1")
 	want := Result{
 		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),

@@ -10,12 +10,13 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Recorded is a pool's monitoring data by minute. It replaces a trace.
 type Recorded struct {
 	Source string    // address of the source
-	Start  time.Time // of the first minute
+	Start  time.Time // of the first minute, which may be unknown
 	// Demand has averages per minute by dimension, in its unit, NaN if unknown.
 	Demand map[string][]float64
 	// Replicas that were ready in each minute, NaN if unknown; nil if all are unknown.
@@ -35,26 +36,9 @@ func (r *Recorded) minutes() (n int) {
 	return n
 }
 
-// Trim drops the minutes before the first known demand.
-func (r *Recorded) Trim() {
-	first := r.minutes()
-	for _, values := range r.Demand {
-		if i := slices.IndexFunc(values, func(v float64) bool { return !math.IsNaN(v) }); i >= 0 {
-			first = min(first, i)
-		}
-	}
-	for dimension, values := range r.Demand {
-		r.Demand[dimension] = values[first:]
-	}
-	if r.Replicas != nil {
-		r.Replicas = r.Replicas[first:]
-	}
-	r.Start = r.Start.Add(time.Duration(first) * features.Minute)
-}
-
-// replicas returns the ready replicas in a minute, or the newest known before it, or 0.
-func (r *Recorded) replicas(minute int) int {
-	for m := min(minute, len(r.Replicas)-1); m >= 0; m-- {
+// replicas returns the ready replicas at a time, or the newest known before it, or 0.
+func (r *Recorded) replicas(at time.Time) int {
+	for m := min(int(at.Sub(r.Start)/features.Minute), len(r.Replicas)-1); m >= 0; m-- {
 		if x := r.Replicas[m]; !math.IsNaN(x) {
 			return int(math.Round(x))
 		}
@@ -62,47 +46,45 @@ func (r *Recorded) replicas(minute int) int {
 	return 0
 }
 
-// recordedLog is the event log of the recorded data: each minute's sum, and a watermark. In a minute without data the
-// watermark names no pool, so that the minute is unknown, not zero traffic.
-type recordedLog struct {
-	*Recorded
-	pool      string
-	minute    int
-	watermark ingest.Watermark
-	held      float64 // KV tokens
+// peak is the largest number of ready replicas.
+func (r *Recorded) peak() int { return int(math.Round(value.Highest(r.Replicas))) }
+
+// open returns a reader of the recorded minutes.
+func (r *Recorded) open(opts Options) (*Reader, error) {
+	x := &Reader{Format: recordedFormat, Summary: TraceSummary{Path: r.Source}, opts: opts, rows: &recordedRows{Recorded: r}}
+	return x, x.begin()
 }
 
-// Next sets b to the next minute; io.EOF after the last.
-func (l *recordedLog) Next(b *ingest.Batch) error {
-	b.Reset()
-	if l.minute >= l.minutes() {
-		return io.EOF
-	}
-	start, known := l.Start.Add(time.Duration(l.minute)*features.Minute), false
-	rate := func(dimension string) float64 {
-		values := l.Demand[dimension]
-		if l.minute >= len(values) || math.IsNaN(values[l.minute]) {
-			return math.NaN()
+// recordedRows reads the minutes in which some demand is known.
+type recordedRows struct {
+	*Recorded
+	minute int // the next one
+}
+
+func (r *recordedRows) next() (Item, error) {
+	for r.minute < r.minutes() {
+		start, rates, known := r.Start.Add(time.Duration(r.minute)*features.Minute), unknownLoad, false
+		for i, dimension := range loadDimensions {
+			if values := r.Demand[dimension]; r.minute < len(values) {
+				rates[i] = values[r.minute]
+				known = known || !math.IsNaN(rates[i])
+			}
 		}
-		known = true
-		return values[l.minute]
+		r.minute++
+		if !known {
+			continue
+		}
+		seconds := features.Minute.Seconds()
+		sum := &ingest.Sum{
+			Class: recordedClass, Start: start, Requests: seconds * rates.Of(features.DimRequests),
+			PromptTokens: seconds * rates.Of(features.DimPrefill), CachedTokens: math.NaN(), OutputTokens: seconds * rates.Of(features.DimDecode),
+		}
+		if kv := rates.Of(features.DimKV); !math.IsNaN(kv) {
+			sum.KVTokens = &kv
+		}
+		return Item{Sum: sum}, nil
 	}
-	seconds := features.Minute.Seconds()
-	sum := ingest.Sum{
-		Pool: l.pool, Class: recordedClass, Start: start, Requests: seconds * rate(features.DimRequests),
-		PromptTokens: seconds * rate(features.DimPrefill), CachedTokens: math.NaN(), OutputTokens: seconds * rate(features.DimDecode),
-	}
-	if l.held = rate(features.DimKV); !math.IsNaN(l.held) {
-		sum.KVTokens = &l.held
-	}
-	l.watermark = ingest.Watermark{At: start.Add(features.Minute)}
-	if known {
-		b.Sums = append(b.Sums, sum)
-		l.watermark.Pool = l.pool
-	}
-	l.minute++
-	b.Watermark, b.Sequence = &l.watermark, uint64(l.minute)
-	return nil
+	return Item{}, io.EOF
 }
 
 // capacityQuantile is the quantile of a replica's load that is taken as its capacity.
@@ -115,12 +97,11 @@ const kvTarget = 0.85
 // at least the default planned share.
 func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (capacity.Pool, error) {
 	var each Load
-	peak := 1
 	for i := range each {
 		var seen []float64
 		for m := range demand.Minutes {
-			n := r.replicas(m + int(demand.Start.Sub(r.Start)/features.Minute))
-			if peak = max(peak, n); n > 0 && demand.Minutes[m][i] > 0 {
+			n := r.replicas(demand.Start.Add(time.Duration(m) * features.Minute))
+			if n > 0 && demand.Minutes[m][i] > 0 {
 				seen = append(seen, demand.Minutes[m][i]/float64(n))
 			}
 		}
@@ -132,22 +113,17 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 			each[i] = max(each[i], kvTarget*r.KVTokens)
 		}
 	}
-	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * peak, Initial: max(1, r.replicas(0))}, warmup)
+	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * max(1, r.peak()), Initial: max(1, r.replicas(demand.Start))}, warmup)
 }
 
 // recordedPolicy has the recorded replicas.
 func recordedPolicy(s Scene, _ Setting) Policy {
-	r := s.Recorded
-	return func(o Observation) int { return r.replicas(int(o.At.Sub(r.Start) / features.Minute)) }
+	return func(o Observation) int { return s.Recorded.replicas(o.At) }
 }
 
-// recordedReplicas is a pool with the recorded replicas, without other bounds.
-func (r *Recorded) recordedReplicas(pool capacity.Pool) capacity.Pool {
-	peak := 0
-	for m := range r.Replicas {
-		peak = max(peak, r.replicas(m))
-	}
-	pool.Replicas = capacity.Replicas{Max: peak, Initial: r.replicas(0)}
+// recordedReplicas is a pool with the recorded replicas from a time on, without other bounds.
+func (r *Recorded) recordedReplicas(pool capacity.Pool, start time.Time) capacity.Pool {
+	pool.Replicas = capacity.Replicas{Max: r.peak(), Initial: r.replicas(start)}
 	pool.BudgetHourUSD = 0
 	pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
 	return pool

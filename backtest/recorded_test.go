@@ -1,10 +1,11 @@
 package backtest
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -98,12 +99,19 @@ func TestSeenPool(t *testing.T) {
 	}
 }
 
-// TestTrim: minutes before the first known one are left out.
-func TestTrim(t *testing.T) {
+// TestUnknownMinutes: minutes without known demand at the start and the end are left out.
+func TestUnknownMinutes(t *testing.T) {
 	nan := math.NaN()
-	r := &Recorded{Start: DefaultStart, Replicas: []float64{1, 2, 3}, Demand: map[string][]float64{"a": {nan, 5, nan}, "b": {nan, nan, 7}}}
-	r.Trim()
-	if got := fmt.Sprint(r.Start.Sub(DefaultStart), r.Replicas, r.Demand); got != "1m0s [2 3] map[a:[5 NaN] b:[NaN 7]]" {
-		t.Errorf("%s: want the minutes from the second on", got)
+	r := &Recorded{Start: DefaultStart, Demand: map[string][]float64{features.DimKV: {nan, 5, nan, nan, nan}, features.DimDecode: {nan, nan, nan, 7, nan}}}
+	x, err := r.open(Options{})
+	if err != nil || !x.Start.Equal(DefaultStart.Add(time.Minute)) {
+		t.Fatalf("from %s, %v", x.Start, err)
+	}
+	var got []string
+	for it := (Item{}); x.Next(&it) == nil; {
+		got = append(got, render(it, x.Start))
+	}
+	if diff := cmp.Diff([]string{"0 all sum ? ? ? ?", "120 all sum ? ? ? 420"}, got); diff != "" {
+		t.Error(diff)
 	}
 }

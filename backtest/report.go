@@ -167,16 +167,10 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 		return ""
 	}
 	var xs, outcomes []float64
-	top := 0.0
 	for m := first; m < len(p.q50); m++ {
-		v := demand.Minutes[m].Of(p.dimension)
-		xs, outcomes = append(xs, float64(m-first)), append(outcomes, v)
-		for _, y := range []float64{v, p.q95[m]} {
-			if y > top { // not NaN
-				top = y
-			}
-		}
+		xs, outcomes = append(xs, float64(m-first)), append(outcomes, demand.Minutes[m].Of(p.dimension))
 	}
+	top := value.Highest(outcomes, p.q95[first:])
 	dim, _ := features.DimensionByName(p.dimension)
 	const text = "grey: what came; blue: the median forecast 15 to 30 minutes before; band: up to its 95 % quantile"
 	c := draw.New(1000, 320, p.dimension+" of the pool", text, 0, float64(len(xs)), 0, 1.04*top)
@@ -212,7 +206,7 @@ func newTrack(from, to time.Time) *replicaTrack {
 }
 
 func (t *replicaTrack) minute(o Observation) {
-	if t == nil || !o.At.After(t.from) {
+	if !o.At.After(t.from) {
 		return
 	}
 	i := int(o.At.Add(-time.Minute).Sub(t.from) / t.width)
@@ -232,12 +226,11 @@ func (t *replicaTrack) draw() template.HTML {
 		return ""
 	}
 	var xs, zero, need, ready, asked []float64
-	peak := 1.0
 	for i, b := range t.bins {
-		peak = max(peak, b.need, b.asked)
 		xs, zero = append(xs, (float64(i)+.5)*t.width.Minutes()), append(zero, 0)
 		need, ready, asked = append(need, b.need), append(ready, b.ready), append(asked, b.asked)
 	}
+	peak := max(1, value.Highest(need, asked))
 	span := float64(len(t.bins)) * t.width.Minutes()
 	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), 0, span, 0, peak*1.05)
 	c.Right = 150

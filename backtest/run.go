@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -51,8 +50,8 @@ type runner struct {
 	own        *contender     // follows the pipeline
 	now        time.Time      // end of the served time
 	scores     *scores
-	fixedPools []*fixedPool  // of the pool's size, then of others
-	plot       *forecastPlot // nil without a report
+	fixedPools []*fixedPool // of the pool's size, then of others
+	plot       *forecastPlot
 
 	forecasts, decisions *table
 	trace                TraceSummary
@@ -64,8 +63,8 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 		return nil, err
 	}
 	r := &runner{cfg: cfg}
-	err := r.read("scan", func(next nextBatch, timed bool) (err error) {
-		r.demand, err = Scan(ctx, next, r.features(timed))
+	err := r.read("scan", func(log *Source, timed bool) (err error) {
+		r.demand, err = Scan(ctx, log, r.features(timed))
 		return err
 	})
 	if err != nil {
@@ -91,9 +90,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	if err := r.createPools(); err != nil {
 		return nil, err
 	}
-	if cfg.Report != "" {
-		r.plot = newPlot(r.demand, r.scores.from)
-	}
+	r.plot = newPlot(r.demand, r.scores.from)
 	if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
 		return nil, err
 	}
@@ -103,7 +100,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 
 // hasReplicas reports whether replicas were recorded.
 func (r *runner) hasReplicas() bool {
-	return r.cfg.Recorded != nil && r.cfg.Recorded.replicas(math.MaxInt) > 0
+	return r.cfg.Recorded != nil && r.cfg.Recorded.peak() > 0
 }
 
 // share returns the minute at a share of the trace.
@@ -112,11 +109,11 @@ func (r *runner) share(part float64) time.Time {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	return r.read("run", func(next nextBatch, timed bool) error {
+	return r.read("run", func(log *Source, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		for {
-			if err := next(&batch); errors.Is(err, io.EOF) {
+			if err := log.Next(&batch); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
 				return err
@@ -158,7 +155,7 @@ func (r *runner) serve(t time.Time) {
 		for _, settings := range r.policies {
 			for _, c := range settings {
 				if r.now.Equal(r.scores.from) {
-					c.tuning = c.pool.Account()
+					c.tuning = c.pool.TakeAccount()
 				}
 				o, desired := c.step(load)
 				if c.policy != nil && c.isDefault() {
@@ -181,9 +178,7 @@ func (r *runner) emit(out *pipeline.Output) {
 			r.forecasts.forecasts(r.start, f.Classes)
 			r.scores.issue(f.Total)
 			r.scores.issue(f.Classes)
-			if r.plot != nil {
-				r.plot.add(r.demand.Start, f.Load().Total)
-			}
+			r.plot.add(r.demand.Start, f.Load().Total)
 		}
 	}
 	for i := range out.Decisions {
@@ -233,31 +228,24 @@ func (r *runner) service() features.Service {
 	return s
 }
 
-// read passes the recorded data, or the opened trace, to do. It reports progress after each batch.
-func (r *runner) read(stage string, do func(next nextBatch, timed bool) error) error {
-	report := func(next nextBatch, progress func() (read, total int64)) nextBatch {
-		return func(b *ingest.Batch) error {
-			err := next(b)
-			if r.cfg.Progress != nil {
-				read, total := progress()
-				r.cfg.Progress(stage, read, total)
-			}
-			return err
-		}
+// read passes the event log of the trace, or of the recorded minutes, to do. label is that of the progress.
+func (r *runner) read(label string, do func(log *Source, timed bool) error) (err error) {
+	opts := r.cfg.Options
+	opts.label = label
+	var x *Reader
+	if r.cfg.Recorded != nil {
+		x, err = r.cfg.Recorded.open(opts)
+	} else {
+		x, err = Open(r.cfg.Trace, opts)
 	}
-	if x := r.cfg.Recorded; x != nil {
-		r.start = x.Start
-		r.trace = TraceSummary{Path: x.Source, Format: "recorded minutes", Rows: int64(x.minutes())}
-		log := &recordedLog{Recorded: x, pool: r.cfg.Options.Pool}
-		return do(report(log.Next, func() (read, total int64) { return int64(log.minute), r.trace.Rows }), false)
-	}
-	x, err := Open(r.cfg.Trace, r.cfg.Options)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = x.Close() }() // opened for reading only
 	r.start = x.Start
-	err = do(report(NewSource(x, r.cfg.Options.Pool).Next, x.Progress), x.Format.timed)
+	log := NewSource(x, opts.Pool)
+	log.everyMinute = r.cfg.Recorded != nil
+	err = do(log, x.Format.timed)
 	r.trace = x.Summary
 	return err
 }

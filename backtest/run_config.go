@@ -50,10 +50,6 @@ type RunConfig struct {
 
 	// fixedPoolShares are the shares of quarter hours for further pools of fixed size.
 	fixedPoolShares []float64
-
-	// Progress, if set, is called repeatedly on Run's goroutine. The stage is "scan", then "run"; read and total are bytes
-	// of the trace in this stage, or recorded minutes.
-	Progress func(stage string, read, total int64)
 }
 
 // Summary is the result of a backtest.

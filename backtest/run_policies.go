@@ -20,7 +20,7 @@ func (r *runner) createPools() error {
 	}
 	r.now = r.demand.Start
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
-	tuning := scene.Future.Need[:r.minutes(r.scores.from)]
+	tuning := scene.Need[:r.minutes(r.scores.from)]
 	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
 		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
 	}
@@ -28,7 +28,7 @@ func (r *runner) createPools() error {
 		spec := &specs[i]
 		if spec.Name == ForewarmPolicy {
 			spec.Knobs = slices.Clone(spec.Knobs)
-			spec.Knobs[0].Default = r.quantile() // as configured
+			spec.Knobs[0].Default, _ = alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
 		}
 		if spec.Name == RecordedPolicy && !r.hasReplicas() {
 			continue
@@ -55,13 +55,11 @@ func (r *runner) createPools() error {
 func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
 	pool := r.pool
 	if spec.Name == RecordedPolicy {
-		pool = r.cfg.Recorded.recordedReplicas(pool)
+		pool = r.cfg.Recorded.recordedReplicas(pool, r.demand.Start)
 	}
-	c := &contender{spec: spec, set: set, pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed)}
-	if r.cfg.Report != "" {
-		c.track = newTrack(r.scores.from, r.until)
+	return &contender{
+		spec: spec, set: set, pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed), track: newTrack(r.scores.from, r.until),
 	}
-	return c
 }
 
 func (r *runner) summary() Summary {
@@ -75,7 +73,6 @@ func (r *runner) summary() Summary {
 	}
 	for _, settings := range r.policies {
 		for _, c := range settings {
-			c.scored = c.pool.Account().Since(c.tuning)
 			s.Policies = append(s.Policies, c.row())
 		}
 	}
@@ -87,12 +84,6 @@ func (r *runner) summary() Summary {
 	return s
 }
 
-// quantile returns the quantile of the pipeline's decisions.
-func (r *runner) quantile() float64 {
-	tau, _ := alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
-	return tau
-}
-
 // minutes returns the minutes of demand before t.
 func (r *runner) minutes(t time.Time) int {
 	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
@@ -101,17 +92,14 @@ func (r *runner) minutes(t time.Time) int {
 // scene returns the input for policies of p; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {
 	limit, _ := p.pool.Limit()
-	future := &Future{
+	s := Scene{
 		Start: r.demand.Start, Min: p.pool.Replicas.Min, Max: limit, Initial: p.pool.Replicas.Initial,
-		Lag: p.minutesToWarm(),
+		Lag: p.minutesToWarm(), Recorded: r.cfg.Recorded,
 	}
-	peak := 1.0
 	for _, load := range r.demand.Minutes[:r.minutes(r.until)] {
-		need := p.Need(load)
-		peak = max(peak, need)
-		future.Need = append(future.Need, need)
+		s.Need = append(s.Need, p.Need(load))
 	}
-	return Scene{PeakReplicas: int(math.Ceil(peak - 1e-6)), Recorded: r.cfg.Recorded, Future: future}
+	return s
 }
 
 // minutesToWarm returns the warm-up of the k-th replica in whole minutes, drawn once each.
@@ -133,8 +121,8 @@ type contender struct {
 	policy Policy   // nil for Forewarm
 	other  *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
-	tuning, scored Account       // of the parts of the trace
-	track          *replicaTrack // nil without a drawing
+	tuning Account // of the part before the scored one
+	track  *replicaTrack
 }
 
 // step serves a minute and lets a rival decide.
@@ -151,7 +139,7 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 
 // row returns the contender's row of the summary.
 func (c *contender) row() Result {
-	row := c.scored.result(c.spec.Name, c.spec.knob(c.set))
+	row := c.pool.account.result(c.spec.Name, c.spec.knob(c.set))
 	row.Default = c.isDefault()
 	return row
 }

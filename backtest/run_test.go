@@ -176,14 +176,14 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	variant := newVariant(r.pool, r.cfg.Decision, r.quantile())
+	variant := newVariant(r.pool, r.cfg.Decision, r.own.set[0])
 	pool, ofVariant := NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed), NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed)
-	err = r.read("run", func(next nextBatch, timed bool) error {
+	err = r.read("run", func(log *Source, timed bool) error {
 		p := pipeline.New(r.pipelineConfig(timed))
 		var batch ingest.Batch
 		decisions := 0
 		for {
-			if err := next(&batch); errors.Is(err, io.EOF) {
+			if err := log.Next(&batch); errors.Is(err, io.EOF) {
 				if decisions < 150 {
 					t.Errorf("%d decisions in three hours, want 150 or more", decisions)
 				}
@@ -290,14 +290,14 @@ func TestRunReportsProgress(t *testing.T) {
 	var stages []string
 	s := mustRun(t, RunConfig{
 		Trace: "testdata/requests.csv", Every: time.Minute,
-		Progress: func(stage string, read, total int64) {
+		Options: Options{Progress: func(stage string, read, total int64) {
 			if total == 0 || read > total {
 				t.Errorf("progress %s %d of %d", stage, read, total)
 			}
 			if len(stages) == 0 || stages[len(stages)-1] != stage {
 				stages = append(stages, stage)
 			}
-		},
+		}},
 	})
 	if s.Trace.Rows != 3 || s.Minutes != 1 {
 		t.Errorf("%+v", s)

@@ -23,10 +23,6 @@ const (
 	holeAfter = 48 * time.Hour
 )
 
-// nextBatch reads the next batch of an event log, in order of event time; io.EOF ends it. A batch's pointers are valid
-// until the next call.
-type nextBatch func(b *ingest.Batch) error
-
 // Source converts a trace to the batches of an event log, in order of event time.
 //
 // A trace is complete. So at the end of each minute the source writes a watermark for the pool: silence is zero
@@ -37,17 +33,18 @@ type nextBatch func(b *ingest.Batch) error
 // A bin wider than a minute is spread evenly over its minutes, each revealed at its start. So minutes of a bin that is
 // not over at the origin are known from the whole bin's sum.
 type Source struct {
-	items     Items
-	pool      string
-	item      Item
-	held      bool
-	end       time.Time     // of the open minute; zero before the first item
-	first     time.Time     // time of the first item
-	newest    time.Time     // time of the newest item
-	longest   time.Duration // longest silence before it
-	n         uint64
-	sequence  uint64
-	watermark ingest.Watermark
+	items       Items
+	pool        string
+	everyMinute bool // an item is expected in every minute: any silence is a hole
+	item        Item
+	held        bool
+	end         time.Time     // of the open minute; zero before the first item
+	first       time.Time     // time of the first item
+	newest      time.Time     // time of the newest item
+	longest     time.Duration // longest silence before it
+	n           uint64
+	sequence    uint64
+	watermark   ingest.Watermark
 }
 
 // NewSource reads from items; pool "" means DefaultPool.
@@ -103,7 +100,7 @@ func (s *Source) Next(b *ingest.Batch) error {
 // hole reports whether the silence before an item is a hole in the log.
 func (s *Source) hole(at time.Time) bool {
 	silence := at.Sub(s.newest)
-	return silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
+	return s.everyMinute || silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {

@@ -77,7 +77,7 @@ func TestSourceBoundsBatches(t *testing.T) {
 func TestScanSumsByTheMinute(t *testing.T) {
 	cfg := features.DefaultConfig()
 	cfg.Lateness, cfg.Revise = 0, 0
-	d, err := Scan(t.Context(), NewSource(&listed{requestAt(0), requestAt(30), requestAt(130)}, "").Next, cfg)
+	d, err := Scan(t.Context(), NewSource(&listed{requestAt(0), requestAt(30), requestAt(130)}, ""), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,10 @@ type Options struct {
 	// Pool is "" for DefaultPool. Class is for rows without one; "" is the file name without its extensions.
 	Pool, Class string
 	Only        string // keeps the traffic of this class only; "" keeps all
+	// Progress, if set, is called now and then while the trace is read: with a label, and the read and the total bytes of
+	// the file or recorded minutes.
+	Progress func(label string, read, total int64)
+	label    string // "" means reading
 }
 
 // Item is one entry of a trace, with one field set.
@@ -125,17 +129,18 @@ var (
 	requestsFormat = Format{Name: "requests", reorder: 4096}
 	ndjsonFormat   = Format{Name: "ndjson", timed: true, reorder: 1 << 17}
 	dynamoFormat   = Format{Name: "dynamo", timed: true, reorder: 1 << 17}
+	recordedFormat = Format{Name: "recorded minutes", reorder: 1}
 )
 
 // Reader reads one trace in order of time. It is not safe for concurrent use.
 type Reader struct {
 	Format Format    // as detected
-	Start  time.Time // of t_s = 0; for records the minute of the first
+	Start  time.Time // of t_s = 0; the minute of the first item if items have times
 	// Summary counts the rows so far. Notes are sentences on inferred properties of the trace, such as its bin width.
 	Summary TraceSummary
 
 	opts  Options
-	file  *os.File
+	file  *os.File // nil for recorded minutes
 	rows  rowReader
 	lines *lineScanner
 
@@ -167,7 +172,6 @@ func Open(path string, opts Options) (*Reader, error) {
 }
 
 func (r *Reader) open(file io.Reader) error {
-	r.opts.Pool = cmp.Or(r.opts.Pool, DefaultPool)
 	buffered := bufio.NewReaderSize(file, 64<<10)
 	var in io.Reader = buffered
 	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -178,9 +182,7 @@ func (r *Reader) open(file io.Reader) error {
 		in = z
 	}
 	r.lines = newLineScanner(in)
-	err := r.recognise()
-	r.Summary.Format = r.Format.Name
-	if errors.Is(err, io.EOF) {
+	if err := r.recognise(); errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the file is empty", r.Summary.Path)
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", r.Summary.Path, err)
@@ -217,6 +219,7 @@ func (r *Reader) recognise() (err error) {
 
 // begin reads the first rows, to find the start and the bin width.
 func (r *Reader) begin() error {
+	r.Summary.Format = r.Format.Name
 	if err := r.fill(); err != nil {
 		return err
 	}
@@ -229,8 +232,8 @@ func (r *Reader) begin() error {
 	default:
 		return fmt.Errorf("%s: no rows after the header", r.Summary.Path)
 	}
-	if r.Format.timed {
-		r.Start = r.sorted[0].Item.At().Truncate(time.Minute)
+	if r.Start.IsZero() {
+		r.Start = r.sorted[0].At().Truncate(time.Minute)
 	}
 	if !r.Format.binned {
 		return nil
@@ -270,8 +273,11 @@ func (r *Reader) smallestStep() time.Duration {
 // Close closes the file.
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Progress returns the read and the total bytes of the file.
-func (r *Reader) Progress() (read, total int64) {
+// progress returns the read and the total bytes of the file, or recorded minutes.
+func (r *Reader) progress() (read, total int64) {
+	if x, ok := r.rows.(*recordedRows); ok {
+		return int64(x.minute), int64(x.minutes())
+	}
 	read, _ = r.file.Seek(0, io.SeekCurrent) // no progress if the position is unknown
 	if info, err := r.file.Stat(); err == nil {
 		total = info.Size()
@@ -308,8 +314,15 @@ func (r *Reader) fill() error {
 	return nil
 }
 
+// progressRows is the number of rows between two calls of Options.Progress.
+const progressRows = 64
+
 // read takes one row from the file into the sort buffer.
 func (r *Reader) read() error {
+	if r.seq%progressRows == 0 && r.opts.Progress != nil {
+		read, total := r.progress()
+		r.opts.Progress(cmp.Or(r.opts.label, "reading"), read, total)
+	}
 	item, err := r.rows.next()
 	var bad badRow
 	switch {

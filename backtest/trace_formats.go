@@ -3,12 +3,14 @@ package backtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -26,25 +28,25 @@ const (
 // requests session and attempt. Columns are found by name; others are ignored. An empty or absent field is unknown.
 type csvReader struct {
 	lines    *lineScanner
-	opts     *Options
+	class    string // of rows without one
 	start    time.Time
 	binned   bool
 	limits   ingest.Limits
 	maxCount float64 // largest count
 
 	columns map[string]int
-	fields  [][]byte
+	fields  []string
 }
 
 // newCSVReader reads the header. It is a file of bins if there is a requests column, or if the width of a bin is given.
 func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*csvReader, Format, error) {
-	c := &csvReader{lines: l, opts: o, start: start, limits: ingest.DefaultLimits(), columns: map[string]int{}}
+	c := &csvReader{lines: l, class: o.Class, start: start, limits: ingest.DefaultLimits(), columns: map[string]int{}}
 	c.maxCount = float64(c.limits.Tokens)
 	if err := c.split(header); err != nil {
 		return nil, Format{}, err
 	}
 	for i, name := range c.fields {
-		name := string(bytes.TrimSpace(name))
+		name = strings.TrimSpace(name)
 		if _, twice := c.columns[name]; !twice { // of equal names the first one counts
 			c.columns[name] = i
 		}
@@ -62,20 +64,13 @@ func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*
 }
 
 // split divides a row into fields.
-func (c *csvReader) split(line []byte) error {
-	c.fields = c.fields[:0]
+func (c *csvReader) split(line []byte) (err error) {
 	if bytes.IndexByte(line, '"') < 0 {
-		for field := range bytes.SplitSeq(line, []byte{','}) {
-			c.fields = append(c.fields, field)
-		}
+		c.fields = strings.Split(string(line), ",")
 		return nil
 	}
-	quoted, err := csv.NewReader(bytes.NewReader(line)).Read()
-	if err != nil {
+	if c.fields, err = csv.NewReader(bytes.NewReader(line)).Read(); err != nil {
 		return badRow(fmt.Sprintf("%v: quote fields as RFC 4180 says", err))
-	}
-	for _, f := range quoted {
-		c.fields = append(c.fields, []byte(f))
 	}
 	return nil
 }
@@ -88,11 +83,8 @@ func (c *csvReader) next() (Item, error) {
 	if err = c.split(line); err != nil {
 		return Item{}, err
 	}
-	class := string(c.text("class"))
-	switch {
-	case class == "":
-		class = c.opts.Class
-	case len(class) > c.limits.LabelBytes:
+	class := cmp.Or(c.text("class"), c.class)
+	if len(class) > c.limits.LabelBytes {
 		return Item{}, badRow("the class name is too long: is this the class column?")
 	}
 	var t, requests, prompt, cached, output, attempt float64
@@ -118,12 +110,11 @@ func (c *csvReader) next() (Item, error) {
 	at := c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond)
 	if c.binned {
 		return Item{Sum: &ingest.Sum{
-			Pool: c.opts.Pool, Class: class, Start: at,
-			Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
+			Class: class, Start: at, Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
 		}}, nil
 	}
 	r := &ingest.Request{
-		Pool: c.opts.Pool, Class: class, Session: ingest.HashSession(string(c.text("session"))), Attempt: 1, ArrivedAt: at,
+		Class: class, Session: ingest.HashSession(c.text("session")), Attempt: 1, ArrivedAt: at,
 		PromptTokens: count(prompt), CachedTokens: count(cached), OutputTokens: count(output), MaxOutputTokens: ingest.Unknown,
 	}
 	if attempt > 1 {
@@ -132,28 +123,28 @@ func (c *csvReader) next() (Item, error) {
 	return Item{Request: r}, nil
 }
 
-// text returns a field of the row, nil if absent.
-func (c *csvReader) text(column string) []byte {
+// text returns a field of the row, "" if absent.
+func (c *csvReader) text(column string) string {
 	if i, ok := c.columns[column]; ok && i < len(c.fields) {
-		return bytes.TrimSpace(c.fields[i])
+		return strings.TrimSpace(c.fields[i])
 	}
-	return nil
+	return ""
 }
 
 // number returns a field's number; NaN if the field is empty or absent.
 func (c *csvReader) number(column string, limit float64) (float64, error) {
-	b := c.text(column)
-	if len(b) == 0 {
+	text := c.text(column)
+	if text == "" {
 		return math.NaN(), nil
 	}
-	x, err := strconv.ParseFloat(string(b), 64)
+	x, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || math.IsNaN(x):
-		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, value.Cut(string(b), 40)))
+		return 0, badRow(fmt.Sprintf("%s %q is not a number: leave it empty when unknown", column, value.Cut(text, 40)))
 	case x < 0:
-		return 0, badRow(fmt.Sprintf("%s %s is negative: leave it empty when unknown", column, b))
+		return 0, badRow(fmt.Sprintf("%s %s is negative: leave it empty when unknown", column, text))
 	case x > limit:
-		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, b, limit))
+		return 0, badRow(fmt.Sprintf("%s %s is above %g: check the unit", column, text, limit))
 	}
 	return x, nil
 }
@@ -180,7 +171,7 @@ type recordReader struct {
 func newRecordReader(l *lineScanner, f Format, o *Options) *recordReader {
 	n := &recordReader{
 		lines: l, cache: ingest.NewPrefixCache(prefixBlocks),
-		meta: codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: o.Pool, Class: o.Class},
+		meta: codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: DefaultPool, Class: o.Class},
 	}
 	if f == dynamoFormat {
 		n.meta.ContentType = codec.ContentTypeDynamo

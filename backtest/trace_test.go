@@ -98,7 +98,7 @@ func TestFormats(t *testing.T) {
 			if r.Format.Name != test.format || !r.Start.Equal(test.start) {
 				t.Errorf("format %s from %s, want %s from %s", r.Format.Name, r.Start, test.format, test.start)
 			}
-			if read, total := r.Progress(); read != total || total == 0 {
+			if read, total := r.progress(); read != total || total == 0 {
 				t.Errorf("progress %d of %d bytes at the end", read, total)
 			}
 		})

@@ -71,7 +71,7 @@ func runBacktest(f *flag.FlagSet) action {
 		}
 		bar := progress{w: std.err}
 		defer bar.finish()
-		c.Progress = bar.show
+		c.Options.Progress = bar.show
 		if prometheus.url != "" {
 			c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
 			if c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, &bar); err != nil {

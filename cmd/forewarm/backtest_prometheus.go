@@ -114,6 +114,5 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return nil, fmt.Errorf("no query has any value in %d days before %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most. %s",
 			p.days, until.Format(time.RFC3339), strings.Join(r.Notes, " "))
 	}
-	r.Trim()
 	return r, nil
 }

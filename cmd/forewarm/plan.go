@@ -129,13 +129,15 @@ func (p *planFlags) readStated() error {
 
 // readTrace sets the traffic from a trace.
 func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
-	reader, err := openTrace(p.trace, backtest.Options{Start: p.start})
+	bar := progress{w: std.err}
+	defer bar.finish()
+	reader, err := openTrace(p.trace, backtest.Options{Start: p.start, Progress: bar.show})
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
 	var records plan.Records
-	err = eachItem(ctx, reader, std, func(it *backtest.Item) error {
+	err = eachItem(ctx, reader, func(it *backtest.Item) error {
 		if it.Request != nil {
 			return records.Add(it.Request)
 		}
@@ -144,6 +146,7 @@ func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 	if err != nil {
 		return err
 	}
+	bar.finish()
 	records.Fill(&p.in, filepath.Base(p.trace))
 	traceNotes(reader, std)
 	return nil

@@ -43,6 +43,9 @@ func replay(f *flag.FlagSet) action {
 		case *batch < 1 || *batch > 1000:
 			return usagef("-batch is %d: it must be 1 to 1000", *batch)
 		}
+		bar := progress{w: std.err}
+		defer bar.finish()
+		o.Progress = bar.show
 		reader, err := openTrace(args[0], o)
 		if err != nil {
 			return err
@@ -54,13 +57,11 @@ func replay(f *flag.FlagSet) action {
 		}
 		defer conn.Close()
 		began := time.Now()
-		moved, err := shiftOf(ctx, *shift, args[0], o, began, std)
+		moved, err := shiftOf(ctx, *shift, args[0], o, began)
 		if err != nil {
 			return err
 		}
 		r := &replayer{publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
-		bar := progress{w: std.err}
-		defer bar.finish()
 		source := backtest.NewSource(reader, o.Pool)
 		var b ingest.Batch
 		for {
@@ -72,8 +73,6 @@ func replay(f *flag.FlagSet) action {
 			if err := r.send(ctx, &b); err != nil {
 				return err
 			}
-			done, total := reader.Progress()
-			bar.show("replaying", done, total)
 		}
 		bar.finish()
 		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s\n",
@@ -105,7 +104,7 @@ func traceNotes(r *backtest.Reader, std streams) {
 }
 
 // shiftOf returns how far a trace's times are moved: whole minutes, so that windows hold the same records.
-func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now time.Time, std streams) (time.Duration, error) {
+func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now time.Time) (time.Duration, error) {
 	if shift == "none" {
 		return 0, nil
 	}
@@ -115,7 +114,7 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 	}
 	defer r.Close()
 	var first, last time.Time
-	err = eachItem(ctx, r, std, func(it *backtest.Item) error {
+	err = eachItem(ctx, r, func(it *backtest.Item) error {
 		if last = it.At(); first.IsZero() {
 			first = last
 		}
@@ -127,10 +126,8 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 	return now.Sub(first).Truncate(features.Minute), err
 }
 
-// eachItem reads a trace to its end, with progress.
-func eachItem(ctx context.Context, r *backtest.Reader, std streams, do func(*backtest.Item) error) error {
-	bar := progress{w: std.err}
-	defer bar.finish()
+// eachItem reads a trace to its end.
+func eachItem(ctx context.Context, r *backtest.Reader, do func(*backtest.Item) error) error {
 	var it backtest.Item
 	for n := 0; ; n++ {
 		if err := r.Next(&it); errors.Is(err, io.EOF) {
@@ -145,8 +142,6 @@ func eachItem(ctx context.Context, r *backtest.Reader, std streams, do func(*bac
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			read, size := r.Progress()
-			bar.show("reading", read, size)
 		}
 	}
 }
