@@ -37,12 +37,11 @@ type Server struct {
 	extra   map[string]http.Handler // by pattern
 	foreign atomic.Uint64
 
-	// Data from other parts of the daemon. All but Around must be set before Handler or Run.
+	// Data from other parts of the daemon. It must be set before Handler or Run.
 	Traffic func() Traffic // the shape of demand
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
-	Around  func(http.Handler) http.Handler // middleware for all requests; may be nil
 }
 
 // Handle adds a route with data from other parts of the daemon, such as reports. Call it before Handler or Run.
@@ -83,14 +82,10 @@ func (s *Server) Handler() http.Handler {
 		mux.Handle(pattern, h)
 	}
 	s.routePages(mux)
-	guarded := securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	}))
-	if s.Around != nil {
-		return s.Around(guarded)
-	}
-	return guarded
 }
 
 // checkQuery refuses a request with a parameter that is not one of the names, such as a misspelt one.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/httpclient"
@@ -119,7 +118,7 @@ func TestRealCluster(t *testing.T) {
 
 	peers := must(NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}}))
 	log := newMemoryLog()
-	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {}, noop.Tracer{})
+	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {})
 	stop := dispatch(t, d)
 	began := time.Now()
 	send := func(resolved bool) {

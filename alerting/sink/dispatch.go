@@ -7,10 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
@@ -53,11 +49,11 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open returns a queue of a sink: of reports, or of
-// all other notices. report is called with failures. tracer makes a span of each attempt.
-func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure), tracer trace.Tracer) *Dispatcher {
+// all other notices. report is called with failures.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure)) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, tracer: tracer, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
+		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -146,7 +142,6 @@ type lane struct {
 	own     *ownQueue
 	queues  []Queue // own, of signals, of reports
 	report  func(Failure)
-	tracer  trace.Tracer
 
 	sending sync.Mutex // held during an attempt; guards resume
 	resume  time.Time  // no attempt before it: the consumer asked to wait
@@ -313,22 +308,11 @@ func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, paus
 	if pause = time.Until(l.resume); pause > 0 {
 		return true, pause, nil
 	}
-	err = l.send(ctx, n)
-	retry, pause = l.record(n, err)
-	return retry, pause, err
-}
-
-func (l *lane) send(ctx context.Context, n alerting.Notice) (err error) {
-	ctx, span := l.tracer.Start(ctx, "deliver", trace.WithAttributes(attribute.String("forewarm.sink", l.sink.Name()), attribute.StringSlice("forewarm.notices", []string{n.ID()})))
-	defer func() {
-		if err != nil {
-			span.SetStatus(codes.Error, err.Error())
-		}
-		span.End()
-	}()
 	ctx, cancel := context.WithTimeout(ctx, l.pace(n).timeout)
 	defer cancel()
-	return l.sink.Send(ctx, n)
+	err = l.sink.Send(ctx, n)
+	retry, pause = l.record(n, err)
+	return retry, pause, err
 }
 
 // maxRetryAfter bounds the pause that a consumer may ask for.

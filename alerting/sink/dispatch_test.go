@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/sleep"
@@ -169,7 +168,7 @@ func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failur
 	if report == nil {
 		report = func(Failure) {}
 	}
-	d := NewDispatcher(sinks, log.open, report, noop.Tracer{})
+	d := NewDispatcher(sinks, log.open, report)
 	stop := dispatch(t, d)
 	act(d)
 	err = stop()
@@ -252,7 +251,7 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 		log, works := newMemoryLog(), &atomic.Bool{}
 		open := func(sink string, reports bool) Queue { return &unreadQueue{&memoryQueue{log, sink, reports}, works} }
 		var said []bool
-		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) }, noop.Tracer{})
+		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) })
 		stop, began := dispatch(t, d), time.Now()
 		time.Sleep(time.Minute)
 		if s := d.Stats()[0]; s.Err != "consumer deleted" || !s.Since.Equal(began) {

@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -226,7 +225,7 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 		case failures <- f:
 		default:
 		}
-	}, noop.Tracer{})
+	})
 	for _, l := range d.lanes { // TestDispatcherBacksOff tests the real pace
 		l.signals = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
@@ -140,7 +139,7 @@ func TestNATSRecovers(t *testing.T) {
 				case failed <- f.Err:
 				default:
 				}
-			}, noop.Tracer{})
+			})
 			d.lanes[0].signals = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
 			stopDispatcher := dispatch(t, d)
 			log.enqueue(decision("a", 1))

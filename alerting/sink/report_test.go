@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/trace/noop"
-
 	"github.com/forewarm/forewarm/alerting"
 )
 
@@ -82,7 +80,7 @@ func TestReportsDoNotDelayAlerts(t *testing.T) {
 		Deps{ReportDir: "reports", Page: pageOf(nil), WriteFile: func(string, []byte) error { return full }}))
 	failed := make(chan Failure, 8)
 	log := newMemoryLog()
-	d := NewDispatcher(sinks, log.open, func(f Failure) { failed <- f }, noop.Tracer{})
+	d := NewDispatcher(sinks, log.open, func(f Failure) { failed <- f })
 	stop := dispatch(t, d)
 	log.enqueue(weekly(), alert("llama", false))
 	<-alerts

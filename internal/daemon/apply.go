@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -49,8 +48,7 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
-	span := d.tickSpan(d.tickBegan, out)
-	failed := d.announce(out)
+	d.announce(out)
 	d.board.Observe(out)
 	d.exporter.Observe(out)
 	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
@@ -66,7 +64,6 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		}
 		s.Producers = slices.Clone(out.Producers)
 	})
-	endSpan(span, errors.Join(failed, err))
 	d.tickTook(time.Since(d.tickBegan).Seconds())
 	adjustGC(true)
 	if d.onTick != nil {
@@ -76,7 +73,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 }
 
 // announce stores the decisions and notices of a tick in the log. The sinks read them there.
-func (d *Daemon) announce(out *pipeline.Output) error {
+func (d *Daemon) announce(out *pipeline.Output) {
 	var records []stream.Record
 	var notices []alerting.Notice
 	for i := range out.Decisions {
@@ -93,12 +90,11 @@ func (d *Daemon) announce(out *pipeline.Output) error {
 	for i := range out.Alerts {
 		notices = append(notices, alerting.Notice{Alert: &out.Alerts[i]})
 	}
-	failed := d.decisions.Add(out.Tick, records, notices)
-	if failed != nil {
-		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(failed))
+	if err := d.decisions.Add(out.Tick, records, notices); err != nil {
+		d.log.Error("a tick is not in the log", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	if !out.Tick.After(d.loggedTick) {
-		return failed // logged before the restart
+		return // logged before the restart
 	}
 	for i := range out.Decisions {
 		d.logDecision(&out.Decisions[i])
@@ -110,11 +106,9 @@ func (d *Daemon) announce(out *pipeline.Output) error {
 			}
 		}
 	}
-	err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts)
-	if err != nil {
+	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
-	return errors.Join(failed, err)
 }
 
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.

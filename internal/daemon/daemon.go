@@ -15,7 +15,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
@@ -27,7 +26,6 @@ import (
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
 	"github.com/forewarm/forewarm/ingest/scrape"
-	"github.com/forewarm/forewarm/internal/otlp"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -59,18 +57,17 @@ type Daemon struct {
 	// What Run runs: sources of telemetry and reports until ctx ends, outputs until the last snapshot is saved.
 	sources, outputs []func(context.Context) error
 
-	embedded *jetstream.Embedded
-	conn     *nats.Conn
-	js       natsjs.JetStream
-	instance string                            // unique to this daemon
-	stream   atomic.Pointer[natsjs.StreamInfo] // of telemetry
+	embedded  *jetstream.Embedded
+	conn      *nats.Conn
+	js        natsjs.JetStream
+	instance  string                            // unique to this daemon
+	stream    atomic.Pointer[natsjs.StreamInfo] // of telemetry
+	telemetry *jetstream.StreamWriter           // stores what does not come by NATS
 
 	exporter  *server.Exporter
 	watch     *selfWatch
 	board     server.Board
 	store     *storage.Store
-	otlp      *otlp.Exporter
-	tracer    trace.Tracer
 	decisions *stream.Log
 	reader    *stream.Reader
 	states    *stream.States
@@ -150,7 +147,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		}
 	}()
 	for _, open := range []func(context.Context) error{
-		d.openOTLP, d.connect, d.openStorage, d.restore, d.openSinks, d.openSources, d.openServer, d.openScalers,
+		d.connect, d.openStorage, d.restore, d.openSinks, d.openSources, d.openServer, d.openScalers,
 	} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -178,9 +175,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	err := upstream.Wait()
 	err = errors.Join(err, d.saveLast())
 	stop()
-	err = errors.Join(err, downstream.Wait())
-	d.otlp.Close()
-	return err
+	return errors.Join(err, downstream.Wait())
 }
 
 // locked reads a value that mu guards.

@@ -52,7 +52,7 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.js = js
+	d.js, d.telemetry = js, jetstream.NewStreamWriter(js, &d.cfg.NATS)
 	d.stream.Store(stores.Telemetry.CachedInfo())
 	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
 	d.delivered = stores.Deliveries
@@ -90,7 +90,7 @@ func (d *Daemon) openSinks(context.Context) error {
 		return ConfigError{err}
 	}
 	open := func(name string, reports bool) sink.Queue { return d.decisions.Queue(d.delivered, name, reports) }
-	d.dispatcher = sink.NewDispatcher(sinks, open, d.undelivered, d.tracer)
+	d.dispatcher = sink.NewDispatcher(sinks, open, d.undelivered)
 	d.outputs = append(d.outputs, d.decisions.Run, func(ctx context.Context) error {
 		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
 			d.log.Warn("delivery", zap.Error(err))
@@ -127,7 +127,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	}
 	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
 		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
-		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Store:   d.telemetry.Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
@@ -139,7 +139,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 // telemetry.
 func (d *Daemon) openListener() (err error) {
 	d.intake, err = listener.New(d.cfg.Listeners, listener.Deps{
-		Store:   jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store,
+		Store:   d.telemetry.Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Serves:  d.serves,
 		Log:     d.log,
@@ -163,7 +163,6 @@ func (d *Daemon) serves(pool string) bool {
 
 func (d *Daemon) openServer(context.Context) (err error) {
 	d.server = server.New(d.cfg.Server, d, d.exporter, d.log)
-	d.server.Around = d.traceRequests
 	if d.listener, err = d.server.Listen(); err != nil {
 		return ConfigError{err}
 	}
@@ -217,7 +216,7 @@ func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Store: jetstream.NewStreamWriter(d.js, &d.cfg.NATS).Store, Log: d.log.Named("scrape")})
+	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Store: d.telemetry.Store, Log: d.log.Named("scrape")})
 	if err != nil {
 		return err
 	}

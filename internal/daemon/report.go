@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -147,14 +145,11 @@ type reconciled struct {
 }
 
 // reconcile makes a report. It keeps the last one for the sinks.
-func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (r *report.Report, err error) {
+func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Report, error) {
 	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
 		return last.report, nil
 	}
-	ctx, span := d.tracer.Start(ctx, "report", trace.WithAttributes(attribute.String("forewarm.from", n.From.Format(time.RFC3339)),
-		attribute.String("forewarm.to", n.To.Format(time.RFC3339))))
-	defer func() { endSpan(span, err) }()
-	r, err = report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
+	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
@@ -69,7 +67,6 @@ func (d *Daemon) startSaving() {
 		d.saver.busy.Unlock()
 		return
 	}
-	_, span := d.tracer.Start(context.Background(), "snapshot", trace.WithAttributes(attribute.Int64("forewarm.sequence", int64(sequence))))
 	file, err := d.writeState()
 	busy, decided := time.Since(began), d.decisions.Added()
 	d.snapshotStopped(busy.Seconds())
@@ -81,7 +78,6 @@ func (d *Daemon) startSaving() {
 			busy += uploading
 			err = errors.Join(err, file.Close())
 		}
-		endSpan(span, err)
 		d.endSaving(time.Now(), busy, behind, err)
 	}()
 }

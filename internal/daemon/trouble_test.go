@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -48,7 +47,7 @@ func TestTroubleEnds(t *testing.T) {
 	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool) sink.Queue { return idle{} }, func(f sink.Failure) {
 		d.undelivered(f)
 		during <- d.sinkTrouble()
-	}, noop.Tracer{})
+	})
 	now := time.Now()
 	notify := func() {
 		d.dispatcher.Notify(alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: now, Expires: now.Add(time.Hour)}})
