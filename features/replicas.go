@@ -204,3 +204,14 @@ type PoolMinute struct {
 	// Faults are those of the pool's producers. See [Producers].
 	Faults []ProducerFault
 }
+
+// QuantileOf is the quantile p of ascending values, with linear interpolation (Hyndman and Fan 1996,
+// doi:10.2307/2684934, definition 7); NaN without any.
+func QuantileOf(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := p * float64(len(sorted)-1)
+	low := int(at)
+	return sorted[low] + (at-float64(low))*(sorted[min(low+1, len(sorted)-1)]-sorted[low])
+}

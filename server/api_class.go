@@ -11,13 +11,12 @@ import (
 
 // classJSON is the stored series of one class over the last day; empty if no series of the class are stored.
 type classJSON struct {
-	Pool    string       `json:"pool"`
-	Class   string       `json:"class"`
-	From    time.Time    `json:"from"`
-	To      time.Time    `json:"to"`
-	Step    number       `json:"step_seconds"` // a point is the mean of the known minutes of it
-	Series  []seriesJSON `json:"series"`
-	Traffic Traffic      `json:"traffic"`
+	Pool   string       `json:"pool"`
+	Class  string       `json:"class"`
+	From   time.Time    `json:"from"`
+	To     time.Time    `json:"to"`
+	Step   number       `json:"step_seconds"` // a point is the mean of the known minutes of it
+	Series []seriesJSON `json:"series"`
 }
 
 // seriesJSON is one stored series; its name is that in PromQL.
@@ -65,7 +64,7 @@ func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 		to = p.Decision.Tick
 	}
 	to = to.UTC().Truncate(time.Minute)
-	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}, Traffic: s.trafficOf(p.Pool, class)}
+	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}}
 	known := false
 	for f := range p.forecasts() {
 		known = known || f.Class == class

@@ -23,7 +23,7 @@ import (
 // concurrent use.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
-// forecasts: the 64 heaviest of a pool, and temporarily up to 80. Traffic has (stored classes + pools) × 4 × 10 series.
+// forecasts: the 64 heaviest of a pool, and temporarily up to 80.
 // Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
 	Records *metrics.Counter // of telemetry, counted

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,8 +27,7 @@ func gauges(out *pipeline.Output) []byte {
 }
 
 func TestGaugesGolden(t *testing.T) {
-	traffic := Traffic{features.TrafficOf(features.Key{Pool: "chat", Class: features.TotalClass}, features.DimKV, []float64{1, 1, 1, 9})}
-	golden(t, "gauges.txt", slices.Concat(gauges(fullOutput()), RenderTraffic(traffic)))
+	golden(t, "gauges.txt", gauges(fullOutput()))
 }
 
 // TestTelemetryAgeIsNotNegative: if a producer's clock is ahead, an event is newer than the tick. The age of telemetry

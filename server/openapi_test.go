@@ -75,7 +75,6 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/pools/{pool}":                 {poolJSON{}, []string{"/api/v1/pools/chat", "/api/v1/pools/batch", "/api/v1/pools/none"}},
 		"/api/v1/pools/{pool}/timeline":        {timelineJSON{}, []string{"/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/timeline?at=2026-11-16T08:05:00Z", "/api/v1/pools/chat/timeline?at=x", "/api/v1/pools/batch/timeline"}},
 		"/api/v1/pools/{pool}/forecast":        {forecastsJSON{}, []string{"/api/v1/pools/chat/forecast"}},
-		"/api/v1/pools/{pool}/traffic":         {trafficJSON{}, []string{"/api/v1/pools/chat/traffic"}},
 		"/api/v1/pools/{pool}/classes/{class}": {classJSON{}, []string{"/api/v1/pools/chat/classes/*", "/api/v1/pools/batch/classes/none"}},
 		"/api/v1/pools/{pool}/desired":         {desiredJSON{}, []string{"/api/v1/pools/chat/desired", "/api/v1/pools/none/desired"}},
 		"/api/v1/explain":                      {forecastBasisJSON{}, []string{"/api/v1/explain?pool=chat&dimension=requests"}},

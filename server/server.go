@@ -38,7 +38,6 @@ type Server struct {
 	foreign atomic.Uint64
 
 	// Data from other parts of the daemon. It must be set before Handler or Run.
-	Traffic func() Traffic // the shape of demand
 	History History
 	Explain func(ctx context.Context, ref string) (alerting.Explanation, error)
 	Plan    func(ctx context.Context, query url.Values) (*plan.Sheet, error)
@@ -66,7 +65,6 @@ func (s *Server) Handler() http.Handler {
 		"pools/{pool}":                    ofPool(s, getPool),
 		"pools/{pool}/timeline":           ofPool(s, s.timeline),
 		"pools/{pool}/forecast":           ofPool(s, getForecast),
-		"pools/{pool}/traffic":            ofPool(s, s.getTraffic),
 		"pools/{pool}/classes/{class...}": ofPool(s, s.class),
 		"pools/{pool}/desired":            s.getDesired,
 		"explain":                         s.getForecastBasis,

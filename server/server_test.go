@@ -31,7 +31,7 @@ func newTestServer(r Reader) *Server {
 // newServer makes a server whose history has only the newest alert. It has no reports and no traffic.
 func newServer(cfg Config, r Reader, m *Exporter) *Server {
 	s := New(cfg, r, m, zap.NewNop())
-	s.Traffic, s.History = func() Traffic { return nil }, noHistory{}
+	s.History = noHistory{}
 	s.Explain = func(context.Context, string) (alerting.Explanation, error) {
 		return alerting.Explanation{}, Problemf(http.StatusNotFound, "no such decision")
 	}

@@ -66,7 +66,7 @@ func TestNoSentinels(t *testing.T) {
 				return body
 			}
 			for _, path := range []string{"/api/v1/status", "/api/v1/pools/chat", "/api/v1/pools/chat/desired", "/api/v1/pools/chat/forecast",
-				"/api/v1/pools/chat/traffic", "/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/classes/*", "/api/v1/plan?pool=chat&launch=2&format=json",
+				"/api/v1/pools/chat/timeline?resource=kv", "/api/v1/pools/chat/classes/*", "/api/v1/plan?pool=chat&launch=2&format=json",
 				"/api/v1/report?format=json", "/api/v1/report?format=json&to=" + start.Add(3*time.Hour).Format(time.RFC3339)} {
 				look(path)
 			}

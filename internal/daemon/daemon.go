@@ -84,7 +84,6 @@ type Daemon struct {
 	reconciled atomic.Pointer[reconciled]
 	listener   net.Listener
 	server     *server.Server
-	traffic    traffic
 
 	// The goroutine of Consumer.Run owns the pipeline and what follows.
 	pipeline       *pipeline.Pipeline

@@ -4,19 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
-	"sync"
-	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/markdown"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
@@ -30,8 +23,6 @@ func (d *Daemon) openPages() {
 	d.server.History = stored{storage.History{Store: d.store, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
-	d.server.Traffic = d.shapeOfTraffic
-	d.exporter.Write(func(w io.Writer) { _, _ = w.Write(server.RenderTraffic(d.shapeOfTraffic())) })
 	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
 	d.handlePage("GET /reports/", d.serveReports)
 	d.handlePage("GET /api/v1/report", d.getReport)
@@ -88,50 +79,6 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 		err = server.Problemf(http.StatusNotFound, "%v", err)
 	}
 	return x, err
-}
-
-const (
-	// trafficSpan is how much history the shape covers.
-	trafficSpan = 24 * time.Hour
-	// trafficEvery is the least time between two reads of the history, on the wall clock.
-	trafficEvery = time.Minute
-)
-
-// traffic caches the shape of the last day's demand, per stored class and dimension.
-type traffic struct {
-	mu   sync.Mutex
-	read time.Time // on the wall clock
-	last server.Traffic
-}
-
-// shapeOfTraffic reads the series of the day before the last tick, at most once per [trafficEvery]. Cost: the samples of
-// a day of each stored class and dimension.
-func (d *Daemon) shapeOfTraffic() server.Traffic {
-	tick := locked(d, &d.status.Tick)
-	t := &d.traffic
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if tick.IsZero() || time.Since(t.read) < trafficEvery {
-		return t.last
-	}
-	t.read = time.Now()
-	var shapes server.Traffic
-	h, from := storage.History{Store: d.store}, tick.Add(-trafficSpan)
-	err := h.Demand(context.Background(), from, tick, func(key features.Key, dimension string, values []float64) error {
-		if s := features.TrafficOf(key, dimension, values); s.Minutes > 0 {
-			shapes = append(shapes, s)
-		}
-		return nil
-	})
-	if err != nil {
-		d.log.Warn("the traffic shape cannot be read from the series", zap.Error(err))
-		return t.last
-	}
-	slices.SortStableFunc(shapes, func(a, b features.Traffic) int {
-		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Class, b.Class))
-	})
-	t.last = shapes
-	return shapes
 }
 
 // planDays is how many days of history a plan uses.

@@ -2,6 +2,9 @@ package daemon
 
 import (
 	"net/http"
+	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestScenarioTraffic: in four hours there is one burst of ten minutes. Metrics, API, page and report show it.
+// TestScenarioTraffic: in four hours there is one burst of ten minutes. The expressions of the cookbook, the page of a
+// class and reports show it.
 func TestScenarioTraffic(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "log: {level: error}", "report: {schedule: '0 12 * * *'}",
@@ -27,10 +31,18 @@ func TestScenarioTraffic(t *testing.T) {
 	last := start.Add((minutes - 1) * time.Minute)
 	testenv.Await(t, "the last tick", func() bool { return !p.Status().Tick.Before(last) })
 
+	page := string(must(os.ReadFile("../../docs/cookbook.md")))
+	recipes := regexp.MustCompile(`(?m)^    \w+_over_time\(.*$`).FindAllString(page, -1)
+	if len(recipes) != 3 {
+		t.Fatalf("the cookbook has the expressions %q", recipes)
+	}
+	query := func(expression string) string {
+		return "/api/v1/query?" + url.Values{"query": {expression}, "time": {last.Format(time.RFC3339)}}.Encode()
+	}
 	for _, c := range []struct{ path, want string }{
-		{"/metrics", `forewarm_traffic_burst_seconds{pool="chat",class="*",dimension="requests",quantile="1"} 600` + "\n"},
-		{"/metrics", `forewarm_traffic_bursts{pool="chat",class="talk",dimension="requests"} 1` + "\n"},
-		{"/api/v1/pools/chat/traffic", `"peak_to_mean_1m": 4.9`}, // 120 over (240·20 + 10·120)/250
+		{query("round(100*" + recipes[0] + ")"), `"503"`}, // 120 requests a minute over a mean of (249·20 + 10·120)/259
+		{query(recipes[1] + " > 2"), `"class":"*"`},
+		{query(recipes[2] + " > 330"), `"class":"*"`},
 		{"/pools/chat/classes/talk", "Length of prompts"},
 		{"/api/v1/report?format=md&from=2026-03-02T08:30:00Z&to=2026-03-02T12:00:00Z", "| all | "},
 	} {
