@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"path/filepath"
-	"slices"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
@@ -98,17 +97,4 @@ func (c *Config) BackfillSources() []remote.Source {
 		return []remote.Source{{Pool: c.Pools[0].Name}}
 	}
 	return c.Backfill.Sources
-}
-
-// KeepOwn removes settings for pools of other partitions. All partitions have the same file.
-func (c *Config) KeepOwn() {
-	if !c.NATS.Partitioned() {
-		return
-	}
-	other := func(pool string) bool { return pool != "" && !c.NATS.Owns(pool) }
-	c.Pools = slices.DeleteFunc(c.Pools, func(p capacity.Config) bool { return other(p.Name) })
-	c.Events = slices.DeleteFunc(c.Events, func(e forecaster.EventConfig) bool { return other(e.Pool) })
-	c.Scrape.Jobs = slices.DeleteFunc(c.Scrape.Jobs, func(j scrape.Job) bool { return other(j.Pool) })
-	c.Backfill.Sources = slices.DeleteFunc(c.Backfill.Sources, func(s remote.Source) bool { return other(s.Pool) })
-	c.Dynamo.Planners = slices.DeleteFunc(c.Dynamo.Planners, func(p dynamo.Planner) bool { return other(p.Pool) })
 }

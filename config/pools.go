@@ -40,9 +40,6 @@ func (c *Config) pipeline(k *checker) pipeline.Config {
 	p := pipeline.DefaultConfig()
 	p.Clock, p.MaxPools = c.Clock, c.MaxPools
 	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
-	if c.NATS.Partitioned() {
-		p.Owns = c.NATS.Owns
-	}
 	seen := map[string]bool{}
 	for i := range c.Pools {
 		name := c.Pools[i].Name

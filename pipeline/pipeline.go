@@ -47,8 +47,6 @@ type Config struct {
 	// Pools have unique names. Telemetry of other pools is refused, or gets a copy of DefaultPool if that is set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
-	// Owns, if set, reports whether a pool belongs to this pipeline; telemetry of other pools is refused.
-	Owns func(pool string) bool
 	// DedupEntries bounds the remembered request ids.
 	DedupEntries int
 	// ShownClasses is the number of classes of a pool, heaviest first, in its forecasts; see forecaster.Config.Shown.
@@ -345,10 +343,7 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 	stamp := at.UTC().Format(time.RFC3339)
 	switch reason {
 	case ingest.ReasonUnknownPool:
-		switch {
-		case p.foreign(pool):
-			return fmt.Sprintf("pool %q belongs to another partition: name it in the subject of the message, which decides to which partition it goes", pool)
-		case p.cfg.DefaultPool != nil:
+		if p.cfg.DefaultPool != nil {
 			return fmt.Sprintf("pool %q is one too many for default_pool: max_pools is %d; raise it, or add the pool under pools", pool, p.cfg.MaxPools)
 		}
 		return fmt.Sprintf("pool %q is not in the configuration: add it under pools, or set default_pool", pool)
@@ -488,15 +483,12 @@ func (p *Pipeline) entry(name string) *poolEntry {
 	if ok {
 		return p.pools[i]
 	}
-	if p.foreign(name) || p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
+	if p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
 		return nil
 	}
 	c, _ := p.cfg.Pool(name) // a copy of the default one
 	return p.addPool(c)
 }
-
-// foreign reports whether a pool belongs to another pipeline.
-func (p *Pipeline) foreign(pool string) bool { return p.cfg.Owns != nil && !p.cfg.Owns(pool) }
 
 func (p *Pipeline) findPool(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })

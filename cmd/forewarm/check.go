@@ -141,11 +141,6 @@ func (f *findings) server(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	for i := range cfg.Pools {
-		if name := cfg.Pools[i].Name; c.Partitioned() {
-			f.add("pool "+name, fmt.Sprintf("in partition %d", c.PartitionOf(name)), nil)
-		}
-	}
 	telemetry := stores.Telemetry.CachedInfo()
 	for _, fault := range jetstream.Inspect(ctx, js, *c).Faults {
 		f.warn(fault)

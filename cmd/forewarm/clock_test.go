@@ -15,7 +15,6 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -80,7 +79,7 @@ func init() {
 		t.Fatal(err)
 	}
 	minutes := map[time.Time]bool{}
-	err = stream.NewReader(js, jetstream.DecisionsStream, "forewarm").Read(t.Context(), begin.Add(-time.Minute), begin.Add(time.Hour), func(d *alerting.Decision) error {
+	err = stream.NewReader(js, "FOREWARM_DECISIONS", "forewarm").Read(t.Context(), begin.Add(-time.Minute), begin.Add(time.Hour), func(d *alerting.Decision) error {
 		if minutes[d.Tick] = true; d.Stale {
 			t.Errorf("%s: %s", d.Tick, d.Reason)
 		}

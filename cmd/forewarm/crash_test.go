@@ -172,7 +172,7 @@ func (s *site) delivered(t *testing.T) {
 		if _, page := testenv.Get("http://" + s.http + "/metrics"); !strings.Contains(page, "\nforewarm_log_waiting 0\n") {
 			return false
 		}
-		sink, err := js.Consumer(t.Context(), jetstream.DecisionsStream, "sink-signals-nats")
+		sink, err := js.Consumer(t.Context(), "FOREWARM_DECISIONS", "sink-signals-nats")
 		return err == nil && sink.CachedInfo().NumPending == 0 && sink.CachedInfo().NumAckPending == 0
 	})
 }

@@ -32,7 +32,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/server/keda"
 	kedapb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
@@ -86,7 +85,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "queue of a sink deleted", at: func(h *pair, t *testing.T, m int) {
 			if m == 20 {
-				h.must(t, h.js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, webhookQueue))
+				h.must(t, h.js.DeleteConsumer(t.Context(), "FOREWARM_DECISIONS", webhookQueue))
 			}
 		}},
 		{name: "telemetry stream purged", at: func(h *pair, t *testing.T, m int) {
@@ -347,7 +346,7 @@ func (h *pair) startServer(t *testing.T, i int) {
 
 func (h *pair) stopLeader(t *testing.T) {
 	t.Helper()
-	s, err := h.js.Stream(t.Context(), jetstream.DecisionsStream)
+	s, err := h.js.Stream(t.Context(), "FOREWARM_DECISIONS")
 	h.must(t, err)
 	h.stopped, err = strconv.Atoi(strings.TrimPrefix(s.CachedInfo().Cluster.Leader, "n"))
 	h.must(t, err)
@@ -366,7 +365,7 @@ func (h *pair) olderSnapshot(t *testing.T, minute int) {
 		h.daemons[1].stop(t) // this saves a snapshot
 	case 25:
 		h.must(t, h.daemons[0].cmd.Process.Signal(syscall.SIGSTOP))
-		bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
+		bucket, err := h.js.ObjectStore(t.Context(), "FOREWARM_STATE")
 		h.must(t, err)
 		for _, x := range h.states(t)[:1] {
 			h.must(t, bucket.Delete(t.Context(), x.Name))
@@ -380,7 +379,7 @@ func (h *pair) olderSnapshot(t *testing.T, minute int) {
 // states returns the snapshots, the newest first.
 func (h *pair) states(t *testing.T) []stream.State {
 	t.Helper()
-	bucket, err := h.js.ObjectStore(t.Context(), jetstream.StateBucket)
+	bucket, err := h.js.ObjectStore(t.Context(), "FOREWARM_STATE")
 	h.must(t, err)
 	all, err := stream.NewStates(bucket, "").List(t.Context())
 	h.must(t, err)
@@ -388,7 +387,7 @@ func (h *pair) states(t *testing.T) []stream.State {
 }
 
 func (h *pair) limitState(t *testing.T, most int64) error {
-	s, err := h.js.Stream(t.Context(), "OBJ_"+jetstream.StateBucket)
+	s, err := h.js.Stream(t.Context(), "OBJ_FOREWARM_STATE")
 	if err != nil {
 		return err
 	}
@@ -423,7 +422,7 @@ func (h *pair) play(t *testing.T, minutes int, at func(*pair, *testing.T, int)) 
 		}
 	}
 	h.settled(t)
-	reader := stream.NewReader(h.js, jetstream.DecisionsStream, "forewarm")
+	reader := stream.NewReader(h.js, "FOREWARM_DECISIONS", "forewarm")
 	sum := decisionsDigest(t, h.js)
 	out.digest = hex.EncodeToString(sum[:4])
 	var last alerting.Decision
@@ -437,7 +436,7 @@ func (h *pair) play(t *testing.T, minutes int, at func(*pair, *testing.T, int)) 
 	}))
 	testenv.Await(t, "the newest advice to be delivered", func() bool { return h.hook.has(out.newest) })
 	testenv.Await(t, "the queue of the webhook to be empty", func() bool {
-		c, err := h.js.Consumer(t.Context(), jetstream.DecisionsStream, webhookQueue)
+		c, err := h.js.Consumer(t.Context(), "FOREWARM_DECISIONS", webhookQueue)
 		return err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0
 	})
 	out.delivered, out.twice = h.hook.counts()

@@ -49,9 +49,8 @@ func commands() []command {
 		{"replay", "TRACE", "the file with the traffic, such as trace.csv.gz", "publish a trace to NATS, in real time or faster", replay},
 		{"report", "", "", "compare a daemon's forecasts and decisions with what came", runReport},
 		{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
-		{"decode", "[FILE ...]", "files with a message each; - or none for the standard input", "show what Forewarm understands of a message, and what it refuses", decode},
 		{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
-		{"nats-config", "", "", "print users with the least rights, and partitions, for the configuration of a NATS server", natsConfig},
+		{"nats-config", "", "", "print users with the least rights, for the configuration of a NATS server", natsConfig},
 		{"version", "", "", "print the version", version},
 	}
 }
@@ -132,7 +131,7 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 		return usagef("%s takes flags only, not %q; forewarm %s -h lists them", c.name, rest[0], c.name)
 	case len(rest) == 0 && c.args != "" && !optional:
 		return usagef("name one %s: %s", c.args, c.about)
-	case len(rest) > 1 && !strings.Contains(c.args, "..."):
+	case len(rest) > 1:
 		return usagef("name one %s and not %d: %s", c.argument(), len(rest), c.about)
 	}
 	if err := c.checkTogether(f, rest); err != nil {
@@ -142,7 +141,7 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 }
 
 // argument is the name of the command's arguments, such as TRACE.
-func (c *command) argument() string { return strings.Trim(c.args, "[.] ") }
+func (c *command) argument() string { return strings.Trim(c.args, "[]") }
 
 // help prints a command's arguments and flags.
 func (c *command) help(f *flag.FlagSet, w io.Writer) {

@@ -26,8 +26,6 @@ var rules = []rule{
 	{"backtest", "prometheus", "", "TRACE bin class start only", "it takes the place of a trace"},
 	{"backtest", "days until preset match query", "prometheus", "", ""},
 	{"backtest", "config", "", "peak-replicas warmup-p50 warmup-p90", "the configuration says what a replica is"},
-	{"decode", "formats", "", "format subject received-at pool class FILE", "the list is all that it prints"},
-	{"decode", "subject", "", "pool class", "the subject names them"},
 	{"check", "", "config health", "", "what to check"},
 	{"check", "offline", "config", "", ""},
 }

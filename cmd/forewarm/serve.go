@@ -17,28 +17,22 @@ func serve(f *flag.FlagSet) action {
 	path := f.String("config", "forewarm.yaml", "configuration `file`")
 	clock := choice(f, "clock", "", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life",
 		string(pipeline.WallClock), string(pipeline.EventClock))
-	partition := f.String("partition", "", "`i/n`: serve the i-th of n parts of all pools; overrides nats.partition")
 	return func(ctx context.Context, _ []string, _ streams) error {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
-		load := func() (*config.Config, error) { return serveConfig(*path, pipeline.Clock(*clock), *partition) }
+		load := func() (*config.Config, error) { return serveConfig(*path, pipeline.Clock(*clock)) }
 		return daemon.Serve(ctx, load, hangups, versionString())
 	}
 }
 
-// serveConfig reads a configuration. clock and partition from the command line override it.
-func serveConfig(path string, clock pipeline.Clock, partition string) (*config.Config, error) {
+// serveConfig reads a configuration. clock from the command line overrides it.
+func serveConfig(path string, clock pipeline.Clock) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	cfg.Clock = cmp.Or(clock, cfg.Clock)
-	cfg.NATS.Partition = cmp.Or(partition, cfg.NATS.Partition)
-	if err := cfg.NATS.Validate(); err != nil {
-		return nil, usagef("-%w", err)
-	}
-	cfg.KeepOwn()
 	log, err := daemon.NewLogger(cfg.Log)
 	if err != nil {
 		return nil, err

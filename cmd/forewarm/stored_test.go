@@ -38,7 +38,7 @@ func readStored(t *testing.T, path string) (s storedState) {
 		digest := must(bucket.GetInfo(t.Context(), states[0].Name)).Digest
 		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state %s", states[0].Sequence, states[0].Stream, digest)
 	}
-	last, err := stream.NewReader(js, c.Decisions(), c.Inner()).Last(t.Context())
+	last, err := stream.NewReader(js, c.Decisions(), c.Prefix).Last(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func readStored(t *testing.T, path string) (s storedState) {
 	}
 	s.Newest = map[string]string{}
 	seen := map[string]bool{}
-	for _, m := range storedMessages(t, js, jetstream.SignalsStream) {
+	for _, m := range storedMessages(t, js, "FOREWARM_SIGNALS") {
 		if !strings.HasPrefix(m.Subject, "forewarm.prescale.") {
 			continue
 		}
@@ -64,7 +64,7 @@ func readStored(t *testing.T, path string) (s storedState) {
 func decisionsDigest(t *testing.T, js natsjs.JetStream) [sha256.Size]byte {
 	t.Helper()
 	h := sha256.New()
-	for _, m := range storedMessages(t, js, jetstream.DecisionsStream) {
+	for _, m := range storedMessages(t, js, "FOREWARM_DECISIONS") {
 		if strings.HasPrefix(m.Subject, "forewarm.decision.") {
 			h.Write(m.Data)
 		}

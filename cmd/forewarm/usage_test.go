@@ -135,11 +135,6 @@ func TestUsage(t *testing.T) {
 		{"plan -from http://127.0.0.1:1 -requests-per-s 9", 2, []string{"-from does not go with -requests-per-s", "leave one of them out"}},
 		{"plan -config valid.yaml -requests-per-s 3 -prefill-replicas 2", 2, []string{"-prefill-replicas", "chat", "disaggregated.prefill_replicas.max"}},
 		{"plan -from x", 2, []string{"-from", `"x"`, "such as http://127.0.0.1:9464"}},
-		{"decode -format xml", 2, []string{"-format", `"xml"`, "litellm"}},
-		{"decode -received-at noon", 2, []string{"-received-at", `"noon"`, "RFC 3339"}},
-		{"decode none.json", 2, []string{"none.json", "no such file"}},
-		{"decode -subject forewarm.telemetry.request.q.c -pool p native.json", 2, []string{"-subject does not go with -pool", "the subject names them"}},
-		{"decode -formats native.json", 2, []string{"-formats does not go with FILE"}},
 		{"backtest -days 3 trace.csv", 2, []string{"-days needs -prometheus"}},
 		{"backtest -prometheus http://127.0.0.1:1 trace.csv", 2, []string{"-prometheus does not go with TRACE"}},
 		{"backtest -prometheus http://127.0.0.1:1 -preset x", 2, []string{"-preset", `"x"`, "vllm"}},
@@ -172,8 +167,8 @@ func TestUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"": "serve", "help": "forewarm COMMAND -h", "-h": "backtest", "--help": "replay", "version": "forewarm ", "serve -h": "-config", "help serve": "-config", "check -h": "usage: forewarm check [flags]\n",
-		"explain -h": "usage: forewarm explain [flags] DECISION\n\nDECISION: an event's id", "decode -h": "FILE: files",
-		"replay -h": "-speed", "report -h": "-timezone", "publish -h": "-cached", "demo -h": "-once", "backtest -h": "-policies",
+		"explain -h": "usage: forewarm explain [flags] DECISION\n\nDECISION: an event's id",
+		"replay -h":  "-speed", "report -h": "-timezone", "publish -h": "-cached", "demo -h": "-once", "backtest -h": "-policies",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || errs != "" {
@@ -237,7 +232,7 @@ func TestWarnings(t *testing.T) {
 // TestDocumentedFlags: scripts and other programs use these flags.
 func TestDocumentedFlags(t *testing.T) {
 	required := map[string]string{
-		"serve":    "config clock partition",
+		"serve":    "config clock",
 		"backtest": "forecasts decisions summary policies peak-replicas every start bin report prometheus",
 		"replay":   "shift speed",
 		"report":   "from to format url",

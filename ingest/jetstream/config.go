@@ -26,10 +26,8 @@ type Config struct {
 	Embedded EmbeddedConfig   `yaml:"embedded"`
 	Stream   StreamConfig     `yaml:"stream"`
 	Kept     KeptConfig       `yaml:"decisions"`
-	Prefix   string           `yaml:"prefix"` // first tokens of every subject
-	// Partition is i/n for a daemon that serves the i-th part of all pools, "" for one that serves all.
-	Partition string   `yaml:"partition"`
-	Sources   []Source `yaml:"sources"` // subjects of others that carry telemetry too
+	Prefix   string           `yaml:"prefix"`  // first tokens of every subject, and of the names of streams
+	Sources  []Source         `yaml:"sources"` // subjects of others that carry telemetry too
 }
 
 // EmbeddedConfig is the server that runs when no URL is set.
@@ -61,7 +59,7 @@ func (e *EmbeddedConfig) interval() (every time.Duration, err error) {
 
 // StreamConfig is the telemetry stream, when Forewarm makes it. A stream that is there already is used as it is.
 type StreamConfig struct {
-	Name     string        `yaml:"name"`
+	Name     string        `yaml:"name"` // "" is TELEMETRY after the prefix
 	MaxAge   time.Duration `yaml:"max_age"`
 	MaxBytes int64         `yaml:"max_bytes"`
 	Replicas int           `yaml:"replicas"` // copies of every stream in a NATS cluster
@@ -80,7 +78,7 @@ const listenNone = "none"
 func DefaultConfig() Config {
 	return Config{
 		Embedded: EmbeddedConfig{Listen: "127.0.0.1:4222", Sync: usualSync},
-		Stream:   StreamConfig{Name: "FOREWARM_TELEMETRY", MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
+		Stream:   StreamConfig{MaxAge: 48 * time.Hour, MaxBytes: 4 << 30, Replicas: 1},
 		Kept:     KeptConfig{MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 30},
 		Prefix:   "forewarm",
 	}
@@ -103,7 +101,7 @@ func (c *Config) Validate() error {
 		return err
 	}
 	switch s := c.Stream; {
-	case s.Name == "" || strings.ContainsAny(s.Name, " \t\r\n.*>/\\"):
+	case strings.ContainsAny(s.Name, " \t\r\n.*>/\\"):
 		return fmt.Errorf("stream.name is %q: it must be a word without spaces and any of . * > / \\", s.Name)
 	case s.MaxAge < minAge || s.MaxAge > maxAge:
 		return fmt.Errorf("stream.max_age is %s: it must be %s to %s; it has to outlast an outage of the daemon", s.MaxAge, minAge, maxAge)
@@ -117,11 +115,6 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("stream.replicas is %d: it must be 1 to 5, and more than 1 only on a NATS cluster", s.Replicas)
 	case s.Replicas > 1 && c.URL == "":
 		return fmt.Errorf("stream.replicas is %d: it must be 1 on the embedded server; set url to use a NATS cluster", s.Replicas)
-	}
-	if p, err := parsePartition(c.Partition); err != nil {
-		return err
-	} else if p.count > 0 && c.URL == "" {
-		return fmt.Errorf("partition is %q: it must be empty on the embedded server; set url to the NATS that all partitions use", c.Partition)
 	}
 	if !isPrefix(c.Prefix) {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)

@@ -52,7 +52,7 @@ func consume(t *testing.T, consumer *Consumer, n int) []string {
 }
 
 func consumerOf(js jetstream.JetStream, c Config, startSequence uint64) ConsumerConfig {
-	return ConsumerConfig{Stream: c.Stream.Name, Prefix: c.Prefix, Start: startSequence, Log: nop}
+	return ConsumerConfig{Stream: c.Telemetry(), Prefix: c.Prefix, Start: startSequence, Log: nop}
 }
 
 func TestConsumerStartsAtSequence(t *testing.T) {

@@ -37,18 +37,18 @@ func TestPermissions(t *testing.T) {
 	defer conn.Close()
 	js := must(jetstream.New(conn))
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
-	reader := must(js.OrderedConsumer(testContext(t), SignalsStream, jetstream.OrderedConsumerConfig{}))
+	reader := must(js.OrderedConsumer(testContext(t), c.Signals(), jetstream.OrderedConsumerConfig{}))
 	if _, err := reader.Next(); err != nil {
 		t.Errorf("a reader of alerts: %v", err)
 	}
-	stream := must(js.Stream(testContext(t), c.Stream.Name))
+	stream := must(js.Stream(testContext(t), c.Telemetry()))
 	changes := map[string]func(context.Context, jetstream.JetStream) error{
-		"delete":         func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, c.Stream.Name) },
-		"delete signals": func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, SignalsStream) },
+		"delete":         func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, c.Telemetry()) },
+		"delete signals": func(ctx context.Context, js jetstream.JetStream) error { return js.DeleteStream(ctx, c.Signals()) },
 		"purge":          func(ctx context.Context, _ jetstream.JetStream) error { return stream.Purge(ctx) },
 		"delete one":     func(ctx context.Context, _ jetstream.JetStream) error { return stream.DeleteMsg(ctx, 1) },
 		"update": func(ctx context.Context, js jetstream.JetStream) error {
-			_, err := js.UpdateStream(ctx, jetstream.StreamConfig{Name: c.Stream.Name, Subjects: []string{"other"}})
+			_, err := js.UpdateStream(ctx, jetstream.StreamConfig{Name: c.Telemetry(), Subjects: []string{"other"}})
 			return err
 		},
 		"create": func(ctx context.Context, js jetstream.JetStream) error {
@@ -81,7 +81,7 @@ func TestPermissions(t *testing.T) {
 	}
 	c.URL, c.User, c.PasswordFile = server.URL(), administrator, file
 	admin := connect(t, c, nil)
-	if err := admin.DeleteStream(testContext(t), c.Stream.Name); err != nil {
+	if err := admin.DeleteStream(testContext(t), c.Telemetry()); err != nil {
 		t.Error(err)
 	}
 }
@@ -98,10 +98,10 @@ func TestStreamIsRecreated(t *testing.T) {
 		ids = append(ids, b.Requests[0].ID)
 		switch len(ids) {
 		case 2:
-			if err := js.DeleteStream(testContext(t), c.Stream.Name); err != nil {
+			if err := js.DeleteStream(testContext(t), c.Telemetry()); err != nil {
 				return err
 			}
-			if made := Inspect(testContext(t), js, c).Made; len(made) != 1 || made[0] != c.Stream.Name {
+			if made := Inspect(testContext(t), js, c).Made; len(made) != 1 || made[0] != c.Telemetry() {
 				t.Errorf("made %v again", made)
 			}
 			for i := range 3 { // the new stream is as long as the old one was, and longer
@@ -171,7 +171,7 @@ func TestFaults(t *testing.T) {
 	c.Stream.Replicas = 3
 	info := jetstream.StreamInfo{
 		TimeStamp: now.Add(-time.Minute),
-		Config:    jetstream.StreamConfig{Name: c.Stream.Name, Replicas: 1, Discard: jetstream.DiscardNew, MaxBytes: 1},
+		Config:    jetstream.StreamConfig{Name: c.Telemetry(), Replicas: 1, Discard: jetstream.DiscardNew, MaxBytes: 1},
 	}
 	got := strings.Join(faultsOf(&info, &c, now), "\n")
 	for _, want := range []string{"1 of the 3 copies", "refuses new messages", "is -1m0s from"} {
@@ -179,7 +179,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, got)
 		}
 	}
-	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: c.Stream.Name, Replicas: 3}}
+	info = jetstream.StreamInfo{TimeStamp: now.Add(time.Second), Config: jetstream.StreamConfig{Name: c.Telemetry(), Replicas: 3}}
 	if got := faultsOf(&info, &c, now); strings.Join(got, "") != "" {
 		t.Errorf("a healthy stream: %v", got)
 	}

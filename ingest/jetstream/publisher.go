@@ -56,7 +56,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType str
 				"or connect as another user with -creds or -config", subject, denied)
 		case attempts < maxAttempts:
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
-			return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config; with partitions the NATS server needs the mappings that forewarm nats-config prints", subject)
+			return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", subject)
 		default:
 			return fmt.Errorf("publish to %s: %w; is JetStream on at this server?", subject, err)
 		}

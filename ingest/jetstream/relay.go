@@ -33,7 +33,7 @@ type Relay struct {
 // RelayConfig is what a [Relay] needs of others.
 type RelayConfig struct {
 	Sources []Source
-	Stream  string                                     // in which Store stores
+	Stream  string                                     // in which Store stores; of its daemons one gets a message
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // receives records that could not be used
 	Ignored func(int)                                  // receives how many records carry no demand
@@ -41,9 +41,8 @@ type RelayConfig struct {
 }
 
 const (
-	relayQueue  = "forewarm" // the group of subscribers of which one gets a message
-	relayStores = 64         // messages of a source that are stored at once, because each waits for the stream
-	relayBytes  = 64 << 20   // bytes of a source that wait
+	relayStores = 64       // messages of a source that are stored at once, because each waits for the stream
+	relayBytes  = 64 << 20 // bytes of a source that wait
 )
 
 // NewRelay relays cfg.Sources, which may be none.
@@ -72,7 +71,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 	var storing errgroup.Group // its functions have no errors
 	storing.SetLimit(relayStores)
 	dropped := 0
-	sub, err := r.conn.QueueSubscribe(from.Subject, relayQueue, func(m *nats.Msg) {
+	sub, err := r.conn.QueueSubscribe(from.Subject, r.cfg.Stream, func(m *nats.Msg) {
 		if all, _ := m.Sub.Dropped(); all > dropped {
 			r.lost.Add(uint64(all - dropped))
 			dropped = all
@@ -122,12 +121,11 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	}
 }
 
-// Relayed gives the sources that a [Relay] has to read: those that may hold prompts, and with partitions each source,
-// because only its records name their pools. What the telemetry stream of a user, which has these subjects, takes in as
-// it is, is read from there.
+// Relayed gives the sources that a [Relay] has to read: those that may hold prompts. What the telemetry stream of a
+// user, which has these subjects, takes in as it is, is read from there.
 func (c *Config) Relayed(stream []string) (sources []Source) {
 	for _, s := range c.Sources {
-		if c.relays(s) && !slices.ContainsFunc(stream, func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }) {
+		if s.isRelayed() && !slices.ContainsFunc(stream, func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }) {
 			sources = append(sources, s)
 		}
 	}

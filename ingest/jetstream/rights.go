@@ -24,18 +24,15 @@ const (
 
 // DaemonRights are the rights that a daemon needs, and no more.
 func (c *Config) DaemonRights() Rights {
-	objects, values := objectStream+c.State(), valueStream+c.Deliveries()
+	objects, values := objectStream+c.State(), valueStream+c.deliveries()
 	publish := []string{
 		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
-		c.Inner() + ".decision.*", c.Inner() + ".notice.>",
-		"$O." + c.State() + ".>", "$KV." + c.Deliveries() + ".>",
+		c.Prefix + ".decision.*", c.Prefix + ".notice.>",
+		"$O." + c.State() + ".>", "$KV." + c.deliveries() + ".>",
 		apiPrefix + "INFO", apiPrefix + "STREAM.NAMES",
 	}
 	subscribe := []string{inboxes}
-	if c.Partitioned() {
-		publish = append(publish, c.Inner()+".telemetry.>")
-	}
 	readers := []string{c.Telemetry(), c.Decisions(), objects}
 	for _, s := range c.Relayed(nil) {
 		subscribe = append(subscribe, s.Subject)
@@ -68,7 +65,7 @@ func readRights(stream string) []string {
 
 // ProducerRights are those of who sends telemetry and answers pre-scale events.
 func (c *Config) ProducerRights() Rights {
-	r := Rights{c.mapped(".telemetry.request.>", ".telemetry.replica.>", ".telemetry.watermark.*"), []string{inboxes}}
+	r := Rights{[]string{c.Prefix + ".telemetry.request.>", c.Prefix + ".telemetry.replica.>", c.Prefix + ".telemetry.watermark.*"}, []string{inboxes}}
 	for _, s := range c.Sources {
 		r.Publish = append(r.Publish, s.Subject)
 	}
@@ -78,24 +75,12 @@ func (c *Config) ProducerRights() Rights {
 // ConsumerRights are those of who reads pre-scale events, alerts and forecasts, live or from their streams, and
 // acknowledges them.
 func (c *Config) ConsumerRights() Rights {
-	r := Rights{append(c.mapped(".prescale.ack.*"), apiPrefix+"STREAM.NAMES"), []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
-	for _, stream := range []string{SignalsStream, ForecastsStream} {
+	r := Rights{[]string{c.Prefix + ".prescale.ack.*", apiPrefix + "STREAM.NAMES"}, []string{inboxes, c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>"}}
+	for _, stream := range []string{c.Signals(), c.forecasts()} {
 		r.Publish = append(append(r.Publish, readRights(stream)...),
 			apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>", "$JS.ACK."+stream+".>")
 	}
 	return r
-}
-
-// mapped are subjects after the prefix, and with partitions also what [Mappings] makes of them: the server checks the
-// rights of a publisher after the mapping.
-func (c *Config) mapped(subjects ...string) (all []string) {
-	for _, s := range subjects {
-		all = append(all, c.Prefix+s)
-		if n := c.partition().count; n > 0 {
-			all = append(all, fmt.Sprintf("%s.%d.*%s", c.Prefix, n, s))
-		}
-	}
-	return all
 }
 
 // CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
@@ -141,17 +126,11 @@ func allows(allow, deny []string, subject string) bool {
 // the least rights.
 func (c *Config) Permissions() string {
 	var b strings.Builder
-	daemon, each := c.DaemonRights(), *c
-	for i := range c.partition().count { // one user for all
-		each.Partition = fmt.Sprintf("%d/%d", i, c.partition().count)
-		r := each.DaemonRights()
-		daemon.Publish, daemon.Subscribe = append(daemon.Publish, r.Publish...), append(daemon.Subscribe, r.Subscribe...)
-	}
 	b.WriteString("authorization {\n  users = [\n")
 	list := func(key string, subjects []string) {
 		fmt.Fprintf(&b, "        %s: {allow: [\n", key)
 		slices.Sort(subjects)
-		for _, s := range slices.Compact(subjects) {
+		for _, s := range subjects {
 			fmt.Fprintf(&b, "          %q\n", s)
 		}
 		b.WriteString("        ]}\n")
@@ -162,7 +141,7 @@ func (c *Config) Permissions() string {
 		list("subscribe", has.Subscribe)
 		b.WriteString("      }\n    }\n")
 	}
-	user("forewarm", daemon)
+	user("forewarm", c.DaemonRights())
 	user("producer", c.ProducerRights())
 	user("consumer", c.ConsumerRights())
 	b.WriteString("  ]\n}\n")

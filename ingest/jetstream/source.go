@@ -48,9 +48,9 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
-// relays reports whether the telemetry stream does not take in a source as it is, see [Config.Relayed].
-func (c *Config) relays(s Source) bool {
-	return c.Partitioned() || codec.HoldsPrompts(s.about().ContentType)
+// isRelayed reports whether the telemetry stream does not take in the source as it is, see [Config.Relayed].
+func (s *Source) isRelayed() bool {
+	return codec.HoldsPrompts(s.about().ContentType)
 }
 
 // about describes the messages of a source.

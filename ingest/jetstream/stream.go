@@ -1,9 +1,11 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,22 +15,39 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams of what Forewarm publishes, and its log; a partition adds its number to the names of the log.
-const (
-	SignalsStream    = "FOREWARM_SIGNALS"    // pre-scale events and alerts, a thousand for each pool
-	ForecastsStream  = "FOREWARM_FORECASTS"  // the latest forecast of each class
-	DecisionsStream  = "FOREWARM_DECISIONS"  // decisions and notifications
-	StateBucket      = "FOREWARM_STATE"      // snapshots, in an object store
-	DeliveriesBucket = "FOREWARM_DELIVERIES" // newest notice that each sink accepted, in a key-value store; for a week
+const objectStream, valueStream = "OBJ_", "KV_" // and the name of a bucket: its stream
 
-	objectStream, valueStream = "OBJ_", "KV_" // and the name of a bucket: its stream
-)
+// own is the name of a stream or bucket, such as FOREWARM_STATE. It begins with the prefix of the subjects, so that
+// installations with different prefixes share nothing.
+func (c *Config) own(name string) string {
+	return strings.ToUpper(unsafe.ReplaceAllString(c.Prefix, "_")) + "_" + name
+}
+
+var unsafe = regexp.MustCompile(`[^0-9A-Za-z_-]`)
+
+// Telemetry is the name of the stream of telemetry.
+func (c *Config) Telemetry() string { return cmp.Or(c.Stream.Name, c.own("TELEMETRY")) }
+
+// Signals is the name of the stream of pre-scale events and alerts, a thousand for each pool.
+func (c *Config) Signals() string { return c.own("SIGNALS") }
+
+// forecasts is the name of the stream with the latest forecast of each class.
+func (c *Config) forecasts() string { return c.own("FORECASTS") }
+
+// Decisions is the name of the stream of decisions and notices.
+func (c *Config) Decisions() string { return c.own("DECISIONS") }
+
+// State is the name of the object store of snapshots.
+func (c *Config) State() string { return c.own("STATE") }
+
+// deliveries is the name of the key-value store with the newest notice that each sink accepted, for a week.
+func (c *Config) deliveries() string { return c.own("DELIVERIES") }
 
 // streams are the streams of messages, that of telemetry first.
 func (c *Config) streams() []jetstream.StreamConfig {
-	telemetry := []string{c.Inner() + ".telemetry.>", c.Inner() + ".prescale.ack.>"}
+	telemetry := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.>"}
 	for _, s := range c.Sources {
-		if !c.relays(s) {
+		if !s.isRelayed() {
 			telemetry = append(telemetry, s.Subject)
 		}
 	}
@@ -36,22 +55,22 @@ func (c *Config) streams() []jetstream.StreamConfig {
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
 		Subjects: telemetry, MaxAge: c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	}, {
-		Name: SignalsStream, Description: "Forewarm: pre-scale events and alerts",
+		Name: c.Signals(), Description: "Forewarm: pre-scale events and alerts",
 		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
 		MaxMsgsPerSubject: 1000, MaxAge: 30 * 24 * time.Hour, Duplicates: time.Hour,
 	}, {
-		Name: ForecastsStream, Description: "Forewarm: the latest forecasts",
+		Name: c.forecasts(), Description: "Forewarm: the latest forecasts",
 		Subjects: []string{c.Prefix + ".forecast.>"}, MaxMsgsPerSubject: 1,
 	}, {
 		Name: c.Decisions(), Description: "Forewarm: decisions, the state that they leave, and notifications",
-		Subjects: []string{c.Inner() + ".decision.>", c.Inner() + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
+		Subjects: []string{c.Prefix + ".decision.>", c.Prefix + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	}}
 }
 
 // buckets are the streams of the buckets.
 func (c *Config) buckets() []string {
-	return []string{objectStream + c.State(), valueStream + c.Deliveries()}
+	return []string{objectStream + c.State(), valueStream + c.deliveries()}
 }
 
 // Stores is what a daemon keeps in JetStream.
@@ -93,7 +112,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 	if err != nil {
 		return s, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
 	}
-	name = c.Deliveries()
+	name = c.deliveries()
 	if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
@@ -106,8 +125,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 // madeBy marks the streams that Forewarm made, which alone it may change.
 const madeBy = "forewarm_made"
 
-// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, it
-// is used as it is, provided that it holds the subjects of want.
+// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, or of an
+// installation with another prefix, it is used as it is, provided that it holds the subjects of want.
 func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Replicas = c.Stream.Replicas
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
@@ -116,7 +135,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstrea
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		stream, err = js.CreateStream(ctx, want)
-	case err == nil && stream.CachedInfo().Config.Metadata[madeBy] != "":
+	case err == nil && stream.CachedInfo().Config.Metadata[madeBy] != "" && slices.Contains(stream.CachedInfo().Config.Subjects, want.Subjects[0]):
 		want.Name = stream.CachedInfo().Config.Name
 		stream, err = js.UpdateStream(ctx, want)
 	case err == nil:
@@ -163,7 +182,7 @@ func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConf
 func adoptable(have jetstream.StreamConfig, subjects []string) error {
 	for _, want := range subjects {
 		if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return server.SubjectMatchesFilter(want, subject) }) {
-			return fmt.Errorf("the stream %s, which Forewarm did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
+			return fmt.Errorf("the stream %s, which this installation did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
 				have.Name, want, have.Name, strings.Join(append(have.Subjects, want), ","))
 		}
 	}

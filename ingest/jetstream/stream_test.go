@@ -17,7 +17,7 @@ func TestStreamsFollowConfig(t *testing.T) {
 		if _, err := Ensure(ctx, js, c); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{c.Stream.Name, SignalsStream, ForecastsStream, DecisionsStream} {
+		for _, name := range []string{c.Telemetry(), c.Signals(), c.forecasts(), c.Decisions()} {
 			stream := must(js.Stream(ctx, name))
 			if got := stream.CachedInfo().Config; got.Storage != jetstream.FileStorage || got.Retention != jetstream.LimitsPolicy {
 				t.Errorf("%s: made %+v", name, got)
@@ -30,6 +30,29 @@ func TestStreamsFollowConfig(t *testing.T) {
 	if got.Config.MaxAge != time.Hour || got.State.Msgs != 1 {
 		t.Errorf("changed: max_age %s with %d messages, want 1h with 1", got.Config.MaxAge, got.State.Msgs)
 	}
+}
+
+// TestPrefixesShareNothing: two installations on one account have streams of their own. A name that both state is an
+// error for the second one.
+func TestPrefixesShareNothing(t *testing.T) {
+	c, js := testServer(t)
+	other := c
+	other.Prefix = "forewarm.b"
+	for _, x := range []Config{c, other} {
+		telemetry(t, js, x)
+	}
+	for _, x := range []struct {
+		Config
+		name string
+	}{{c, "FOREWARM_TELEMETRY"}, {other, "FOREWARM_B_TELEMETRY"}} {
+		subjects := must(js.Stream(testContext(t), x.name)).CachedInfo().Config.Subjects
+		if subjects[0] != x.Prefix+".telemetry.>" {
+			t.Errorf("%s has the subjects %v", x.name, subjects)
+		}
+	}
+	other.Prefix, other.Stream.Name = "c", c.Telemetry()
+	_, err := Ensure(testContext(t), js, other)
+	wantError(t, err, "FOREWARM_TELEMETRY", "this installation did not make", "c.telemetry.>", "name another stream")
 }
 
 // TestDecisionsNeedAtomicBatches: a stream of decisions without atomic batches is refused. An older server creates such

@@ -29,7 +29,7 @@ func TestStreamWriterKeepsOrder(t *testing.T) {
 		})
 	}
 	b.Replicas = []ingest.Replica{{Pool: "p", Name: "r", At: at, KVUsedRatio: 0.5}}
-	if err := NewStreamWriter(js, &c).Store(testContext(t), b); err != nil {
+	if err := NewStreamWriter(js, c.Prefix).Store(testContext(t), b); err != nil {
 		t.Fatal(err)
 	}
 	var got ingest.Batch
@@ -56,7 +56,7 @@ func TestStreamWriterGivesUp(t *testing.T) {
 	b := &ingest.Batch{Replicas: []ingest.Replica{{Pool: "p", Name: "r", At: time.UnixMilli(1795240800000)}}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	wantError(t, NewStreamWriter(js, &c).Store(ctx, b), "publish to forewarm.telemetry.request._._") // no stream
+	wantError(t, NewStreamWriter(js, c.Prefix).Store(ctx, b), "publish to forewarm.telemetry.request._._") // no stream
 	js.Conn().Close()
-	wantError(t, NewStreamWriter(js, &c).Store(t.Context(), b), "disconnected")
+	wantError(t, NewStreamWriter(js, c.Prefix).Store(t.Context(), b), "disconnected")
 }

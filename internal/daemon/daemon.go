@@ -216,9 +216,6 @@ func (d *Daemon) Status() server.Status {
 	if d.embedded != nil {
 		s.Connection = "embedded server"
 	}
-	if d.cfg.NATS.Partitioned() {
-		s.Connection += ", partition " + d.cfg.NATS.Partition
-	}
 	s.Lag, s.LagKnown = d.consumer.Pending()
 	return s
 }

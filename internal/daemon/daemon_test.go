@@ -79,7 +79,6 @@ func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 		lines = append(lines, "server: {listen: '127.0.0.1:0'}")
 	}
 	cfg := must(config.Load(testenv.WriteFile(t, filepath.Join(dir, "forewarm.yaml"), lines...)))
-	cfg.KeepOwn()
 	return New(t.Context(), cfg, Options{Log: zap.NewNop()})
 }
 
@@ -315,7 +314,7 @@ func TestDaemonDecidesAgainAfterACrash(t *testing.T) {
 	if len(all) < 4 {
 		t.Fatalf("%d decisions", len(all))
 	}
-	log := must(p.js.Stream(t.Context(), jetstream.DecisionsStream))
+	log := must(p.js.Stream(t.Context(), "FOREWARM_DECISIONS"))
 	// After a crash there is no snapshot, and nothing of the last tick.
 	for _, pool := range []string{"a", "b"} {
 		m, err := log.GetLastMsgForSubject(t.Context(), ingest.Subject("forewarm", ingest.DecisionSubject, pool))
@@ -328,7 +327,7 @@ func TestDaemonDecidesAgainAfterACrash(t *testing.T) {
 	}
 	p.stop()
 	s := openOffline(t, p.data)
-	if err := s.js.DeleteObjectStore(t.Context(), jetstream.StateBucket); err != nil {
+	if err := s.js.DeleteObjectStore(t.Context(), "FOREWARM_STATE"); err != nil {
 		t.Fatal(err)
 	}
 	s.close()

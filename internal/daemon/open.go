@@ -52,9 +52,9 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.js, d.telemetry = js, jetstream.NewStreamWriter(js, &d.cfg.NATS)
+	d.js, d.telemetry = js, jetstream.NewStreamWriter(js, d.cfg.NATS.Prefix)
 	d.stream.Store(stores.Telemetry.CachedInfo())
-	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Inner())
+	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Prefix)
 	d.delivered = stores.Deliveries
 	return nil
 }
@@ -117,13 +117,13 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 		return ConfigError{fmt.Errorf("scrape.%w", err)}
 	}
 	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Inner(), Sources: d.cfg.NATS.Sources, Start: start,
+		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Start: start,
 		Log: d.log,
 	})
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
 		d.sources = append(d.sources, d.tick)
-		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Inner(), d.cfg.Features.Lateness, stored, d.tickOffline)
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, d.tickOffline)
 	}
 	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
 		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
@@ -155,10 +155,10 @@ func (d *Daemon) openListener() (err error) {
 	return nil
 }
 
-// serves reports whether the pool of a record may be served here, or in another partition.
+// serves reports whether the pool of a record may be served.
 func (d *Daemon) serves(pool string) bool {
 	_, known := d.pipelineConfig.Pool(pool)
-	return pool != "" && (known || d.cfg.NATS.Partitioned())
+	return pool != "" && known
 }
 
 func (d *Daemon) openServer(context.Context) (err error) {

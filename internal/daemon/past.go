@@ -31,13 +31,9 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("backfill: %w", err)
 	}
-	sources := d.cfg.BackfillSources()
-	if len(sources) == 0 {
-		return 0, nil // they belong to other partitions
-	}
 	d.log.Info("first start: reading the demand history", zap.Int("days", c.Days), zap.Time("from", from))
 	var all []ingest.History
-	for _, s := range sources {
+	for _, s := range d.cfg.BackfillSources() {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
 			return 0, fmt.Errorf("backfill: %w; fix it, or remove backfill.url to start without history", err)
@@ -52,7 +48,7 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, err
 	}
 	for i := range all {
-		m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Inner(), ingest.HistorySubject, all[i].Pool, all[i].Class))
+		m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Prefix, ingest.HistorySubject, all[i].Pool, all[i].Class))
 		m.Data = codec.Append(nil, &all[i])
 		if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
 			return 0, fmt.Errorf("backfill: publish to %s: %w", m.Subject, err)

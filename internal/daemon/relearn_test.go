@@ -20,7 +20,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest/codec"
-	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -30,7 +29,7 @@ func replaceSnapshot(t *testing.T, data string, change func(parts []map[int]cbor
 	t.Helper()
 	site := openOffline(t, data)
 	defer site.close()
-	bucket := must(site.js.ObjectStore(t.Context(), jetstream.StateBucket))
+	bucket := must(site.js.ObjectStore(t.Context(), "FOREWARM_STATE"))
 	was := must(stream.NewStates(bucket, "").List(t.Context()))[0]
 	states := stream.NewStates(bucket, strings.Split(was.Name, "/")[1])
 	r := must(states.Open(t.Context(), was))

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,6 @@ type reporter struct {
 	schedule *report.Schedule
 	settle   time.Duration // time from a period's end until its demand is settled
 	instance string        // unique to this daemon
-	suffix   string        // of names, for the partition
 
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
@@ -95,7 +93,7 @@ func (r *reporter) makeDue(ctx context.Context) {
 
 // make makes the report of a period and notifies the sinks.
 func (r *reporter) make(ctx context.Context, p report.Span) error {
-	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z") + r.suffix, From: p.From.UTC(), To: p.To.UTC()}
+	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC()}
 	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
 	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
 	x, err := r.reconcile(ctx, n)
@@ -120,14 +118,10 @@ func (d *Daemon) openReporter() error {
 	if err != nil {
 		return fmt.Errorf("report.schedule: %w", err)
 	}
-	suffix := ""
-	if d.cfg.NATS.Partitioned() {
-		suffix = "-partition-" + strings.ReplaceAll(d.cfg.NATS.Partition, "/", "-of-")
-	}
 	d.reporter = &reporter{
 		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
-		suffix:   suffix, clock: d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
+		clock:    d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
 		store: func(ctx context.Context, n alerting.Notice) error {
 			err := d.decisions.AddNotice(ctx, n)
 			d.noteWrite("report", err)

@@ -26,7 +26,7 @@ func TestMissedReportIsMade(t *testing.T) {
 	fillHistory(t, data, due.Add(-3*time.Hour), due)
 	site := openOffline(t, data)
 	must(jetstream.Ensure(t.Context(), site.js, jetstream.DefaultConfig()))
-	log := stream.NewLog(site.js, stream.Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
+	log := stream.NewLog(site.js, stream.Config{Stream: "FOREWARM_DECISIONS", Prefix: "forewarm"}, time.Time{}, time.Time{}, nil)
 	if err := log.AddNotice(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "before", To: due.AddDate(0, 0, -7)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -136,4 +136,4 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 }
 
 // allIgnored is shown only while no record counts.
-const allIgnored = "records are sound but ask for nothing of a pool, and none else came: see the producer's format with forewarm decode"
+const allIgnored = "records are sound but ask for nothing of a pool, and none else came: docs/integrations.md says what each producer has to send"

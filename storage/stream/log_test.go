@@ -37,7 +37,7 @@ type writer struct {
 func write(t *testing.T, js natsjs.JetStream, instance string) *writer {
 	t.Helper()
 	w := &writer{}
-	w.Log = NewLog(js, Config{Stream: jetstream.DecisionsStream, Prefix: "forewarm", Instance: instance, Version: "v-" + instance,
+	w.Log = NewLog(js, Config{Stream: "FOREWARM_DECISIONS", Prefix: "forewarm", Instance: instance, Version: "v-" + instance,
 		Diverged: func(d Divergence) { w.diverged = append(w.diverged, d) }, Trouble: func(err error) { w.trouble = err }}, time.Time{}, time.Time{}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -68,7 +68,7 @@ func (w *writer) tick(t *testing.T, minute, desired int, pools ...string) {
 
 func messages(t *testing.T, js natsjs.JetStream) uint64 {
 	t.Helper()
-	s := must(js.Stream(t.Context(), jetstream.DecisionsStream))
+	s := must(js.Stream(t.Context(), "FOREWARM_DECISIONS"))
 	return s.CachedInfo().State.Msgs
 }
 
@@ -167,7 +167,7 @@ func TestForeignMessage(t *testing.T) {
 	if err := w.Await(ctx, w.Added()); err == nil || !strings.Contains(err.Error(), "remove it with nats stream rmm FOREWARM_DECISIONS 1") {
 		t.Errorf("error %v", err)
 	}
-	s, err := js.Stream(t.Context(), jetstream.DecisionsStream)
+	s, err := js.Stream(t.Context(), "FOREWARM_DECISIONS")
 	if err == nil {
 		err = s.DeleteMsg(t.Context(), 1)
 	}
@@ -201,7 +201,7 @@ func TestQueueRedelivers(t *testing.T) {
 	if err := again.Settle(); err != nil {
 		t.Fatal(err)
 	}
-	if err := js.DeleteConsumer(t.Context(), jetstream.DecisionsStream, q.name); err != nil { // by an operator
+	if err := js.DeleteConsumer(t.Context(), "FOREWARM_DECISIONS", q.name); err != nil { // by an operator
 		t.Fatal(err)
 	}
 	q.consumer = nil
@@ -212,12 +212,12 @@ func TestQueueRedelivers(t *testing.T) {
 
 	// The stream is created again. Its sequence starts at 1, which is below the last one that the queue settled.
 	q.settled = 100
-	if err := js.DeleteStream(t.Context(), jetstream.DecisionsStream); err != nil {
+	if err := js.DeleteStream(t.Context(), "FOREWARM_DECISIONS"); err != nil {
 		t.Fatal(err)
 	}
 	made := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig()).Made
-	if !slices.Contains(made, jetstream.DecisionsStream) {
-		t.Fatalf("streams %v were created again, want %s", made, jetstream.DecisionsStream)
+	if !slices.Contains(made, "FOREWARM_DECISIONS") {
+		t.Fatalf("streams %v were created again, want %s", made, "FOREWARM_DECISIONS")
 	}
 	if again := jetstream.Inspect(t.Context(), js, jetstream.DefaultConfig()); len(again.Made)+len(again.Faults) > 0 {
 		t.Errorf("streams %v were created twice: %v", again.Made, again.Faults)
