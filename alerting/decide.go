@@ -294,14 +294,15 @@ func (p *plan) action(desired int) Action {
 // minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier
 // generations.
 func (st *State) publish(d *Decision, cfg Config) {
-	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || d.Action != st.PublishedAction ||
-		d.Action != Hold && d.Binding != st.PublishedBinding
+	action := d.PoolAction()
+	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || action != st.PublishedAction ||
+		action != Hold && d.Binding != st.PublishedBinding
 	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3; d.Publish {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
 		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.prefill()
-		st.PublishedAction, st.PublishedBinding = d.Action, d.Binding
+		st.PublishedAction, st.PublishedBinding = action, d.Binding
 	}
 	d.Generation = st.Generation
 }

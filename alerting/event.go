@@ -82,7 +82,7 @@ func NewPrescale(d *Decision) Prescale {
 	tick := d.Tick.UTC()
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
-		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.Action, Current: Current{Ready: d.Ready, Pending: d.Pending},
+		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.PoolAction(), Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
 		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: texts(d.Constraints), Reason: d.Reason, Retries: d.Retried(d.Binding),

@@ -58,6 +58,14 @@ func (d *Decision) Prefilling() *Decision {
 	return &v
 }
 
+// PoolAction is the action of the whole pool: that of d, or that of the prefill replicas while d holds.
+func (d *Decision) PoolAction() Action {
+	if v := d.Prefilling(); d.Action == Hold && v != nil {
+		return v.Action
+	}
+	return d.Action
+}
+
 // byRole are d and, if any, the decision for its prefill replicas.
 func (d *Decision) byRole() []*Decision {
 	if prefill := d.Prefilling(); prefill != nil {

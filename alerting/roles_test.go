@@ -237,6 +237,9 @@ func TestPublishPrefill(t *testing.T) {
 	if step(2, 2500); !d.Publish || d.Action != Hold || d.ByRole.Prefill != 3 {
 		t.Errorf("published %t: %s, %+v", d.Publish, d.Action, *d.ByRole)
 	}
+	if event := NewPrescale(&d); event.Action != ScaleOut {
+		t.Errorf("the event's action is %s, and it asks for more prefill replicas", event.Action)
+	}
 	for m := range 20 {
 		step(3+m, 0)
 	}

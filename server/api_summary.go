@@ -133,7 +133,7 @@ func summary(p *PoolView) summaryJSON {
 	}
 	if d := p.Decision; d != nil {
 		out.Desired = &d.Desired
-		out.Decision = &briefJSON{d.EventID(), d.Mode, d.Action, d.Withheld, d.Reason}
+		out.Decision = &briefJSON{d.EventID(), d.Mode, d.PoolAction(), d.Withheld, d.Reason}
 	}
 	return out
 }

@@ -75,7 +75,7 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 // Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
 	for i := range out.Decisions {
-		e.decisions(out.Decisions[i].Action).Inc()
+		e.decisions(out.Decisions[i].PoolAction()).Inc()
 		if out.Decisions[i].Publish {
 			e.events.Inc()
 		}

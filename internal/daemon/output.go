@@ -22,12 +22,12 @@ func (d *Daemon) logDecision(x *alerting.Decision) {
 	if x.ByRole != nil {
 		prefill = x.ByRole.Prefill
 	}
-	now := fmt.Sprint(x.Action, x.Desired, prefill, x.Withheld)
+	now := fmt.Sprint(x.PoolAction(), x.Desired, prefill, x.Withheld)
 	if d.decided[x.Pool] == now {
 		return
 	}
 	d.decided[x.Pool] = now
-	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.Action)), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
+	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.PoolAction())), zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
 }
 
 // publishedMinutes and publishedLevels are the content of a forecast message: enough for planning, and small. The
