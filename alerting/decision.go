@@ -88,8 +88,6 @@ type Decision struct {
 
 	Basis *Basis `json:"basis,omitempty" cbor:"40,keyasint,omitempty"` // nil if none was given
 
-	Path []PathPoint `json:"path,omitempty" cbor:"41,keyasint,omitempty"` // of Binding; empty if unknown
-
 	KeepQuantile float64 `json:"keep_quantile,omitempty" cbor:"42,keyasint,omitempty"` // of demand, that a smaller pool must hold
 
 	// Prompts are the resources of a disaggregated pool's prefill replicas; Resources are those of its decode replicas.

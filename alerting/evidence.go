@@ -46,7 +46,7 @@ func (p *plan) decision(cfg Config) Decision {
 		if d.Model = modelNetwork; b.forecast.Fallback {
 			d.Model = modelLast
 		}
-		d.Events, d.Path = b.forecast.Basis.Events, p.path(b)
+		d.Events = b.forecast.Basis.Events
 	}
 	return d
 }

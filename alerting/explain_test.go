@@ -38,10 +38,6 @@ func TestExplainGolden(t *testing.T) {
 	full.ByRole.PrefillConstraints = []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 6, Wanted: 7}}
 	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
 		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Used: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
-	for m := pathEvery; m <= forecaster.Horizon; m += pathEvery { // up to 4/3 of the present demand
-		grown := 1350 + min(float32(m), 30)*15
-		full.Path = append(full.Path, PathPoint{Minute: m, Median: grown, Quantile: grown * 1.1, Ready: 14})
-	}
 	limited := decided()
 	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
 	for _, r := range []*ResourceEvidence{&full.Resources[0], &limited.Resources[0]} {

@@ -48,7 +48,7 @@ func (d *Decision) Prefilling() *Decision {
 	v.Resources, v.Drivers, v.Constraints = d.Prompts, r.PrefillDrivers, r.PrefillConstraints
 	b := slices.MaxFunc(d.Prompts, func(a, b ResourceEvidence) int { return a.NeedReplicas - b.NeedReplicas })
 	v.Binding, v.Probability, v.ETA = b.Dimension, b.Probability, b.ETA
-	v.Floor, v.NeededBy, v.Events, v.Path = 0, time.Time{}, nil, nil
+	v.Floor, v.NeededBy, v.Events = 0, time.Time{}, nil
 	v.Action = Hold
 	if there := v.Ready + v.Pending; v.Desired > there {
 		v.Action = ScaleOut
