@@ -59,7 +59,7 @@ func (c Config) Check() error {
 		within("hold", c.Hold, 0, horizon, span), within("cooldown", c.Cooldown, 0, horizon, span),
 		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, span),
 		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
-		within("max_scale_ins", c.MaxScaleIns, 1, maxActions, "how often in a day replicas may be given up, such as 96"),
+		within("max_scale_ins", c.MaxScaleIns, 1, maxScaleIns, "how often in a day replicas may be given up, such as 96"),
 	); err != nil {
 		return err
 	}

@@ -44,8 +44,7 @@ type State struct {
 
 	UsableSince time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
 	Keeps       []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first
-	ScaleOuts   []int64   `cbor:"17,keyasint"` // of the last day, Unix seconds, ascending
-	ScaleIns    []int64   `cbor:"18,keyasint"` // likewise
+	ScaleIns    []int64   `cbor:"18,keyasint"` // of the last day, Unix seconds, ascending
 
 	// The same for a disaggregated pool's prefill replicas.
 	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before their first decision
@@ -100,11 +99,9 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	switch {
 	case asks && (desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
 		st.LastScaleOut = now
-		st.ScaleOuts = append(slices.Clone(st.ScaleOuts), now.Unix())
 	case desired < min(p.own.asked, p.own.current):
 		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
 	}
-	d.ActionsPerDay = len(st.ScaleOuts) + len(st.ScaleIns)
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
 	st.updateSupply(now, p.own.supply, p.observed, desired, d.delivered())
@@ -187,13 +184,11 @@ const kvDanger = 0.85
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *plan) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
-// update deletes old actions, and notes since when demand can be sized.
+// update deletes old scale-ins, and notes since when demand can be sized.
 func (st *State) update(p *plan) {
 	day := p.now.Add(-24 * time.Hour).Unix()
-	for _, actions := range []*[]int64{&st.ScaleOuts, &st.ScaleIns} {
-		*actions = slices.DeleteFunc(slices.Clone(*actions), func(at int64) bool { return at <= day })
-		*actions = (*actions)[max(0, len(*actions)-maxActions):]
-	}
+	st.ScaleIns = slices.DeleteFunc(slices.Clone(st.ScaleIns), func(at int64) bool { return at <= day })
+	st.ScaleIns = st.ScaleIns[max(0, len(st.ScaleIns)-maxScaleIns):]
 	switch {
 	case p.unusable != usable:
 		st.UsableSince = time.Time{}
@@ -202,8 +197,8 @@ func (st *State) update(p *plan) {
 	}
 }
 
-// maxActions bounds the stored actions of each kind: one a minute.
-const maxActions = 24 * 60
+// maxScaleIns bounds the stored scale-ins: one a minute.
+const maxScaleIns = 24 * 60
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
 // limit on scale-ins per day is in bound.

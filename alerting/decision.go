@@ -80,9 +80,8 @@ type Decision struct {
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
 
-	ActionsPerDay int                      `json:"actions_per_day" cbor:"33,keyasint,omitempty"`           // scale-outs and scale-ins of the last day
-	ByRole        *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
-	Events        []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
+	ByRole *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
+	Events []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
 
 	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted
 

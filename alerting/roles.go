@@ -143,12 +143,11 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	s := &p.prefill
 	there, wanted := s.current, p.target(s, st, cfg)
 	desired, most, constraints := p.bound(s, wanted, d.Desired, st, cfg)
-	at := p.now.Unix()
 	switch {
 	case desired > there:
-		st.PrefillAsked, st.ScaleOuts = p.now, append(slices.Clone(st.ScaleOuts), at)
+		st.PrefillAsked = p.now
 	case desired < there:
-		st.ScaleIns = append(slices.Clone(st.ScaleIns), at)
+		st.ScaleIns = append(slices.Clone(st.ScaleIns), p.now.Unix())
 	}
 	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.now, desired).Pending
 	d.ByRole = &Roles{

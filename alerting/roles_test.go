@@ -70,8 +70,8 @@ func TestSizeOfRoles(t *testing.T) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
 	}
-	if outs, ins := len(st.ScaleOuts), len(st.ScaleIns); outs != 3 || ins != 5 {
-		t.Errorf("%d scale-outs and %d scale-ins, want 3 and 5", outs, ins)
+	if ins := len(st.ScaleIns); ins != 5 {
+		t.Errorf("%d scale-ins, want 5", ins)
 	}
 	cfg.MaxScaleIns = 2
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(10)}.input(t)

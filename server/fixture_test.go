@@ -108,7 +108,7 @@ func fullOutput() *pipeline.Output {
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
 				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
-				ActionsPerDay: 12, Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
+				Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
 			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
 				Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
 				ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},

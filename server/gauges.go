@@ -57,7 +57,6 @@ var families = append([]family{
 	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls in the last ten minutes. Demand and forecasts are multiplied by it for projections and decisions."},
 	{"forewarm_saturation_eta_seconds", "untyped", "Quantile of the time to saturation; +Inf beyond the forecast horizon."},
 	{"forewarm_saturation_probability", "gauge", "Probability that demand exceeds capacity within a number of minutes, or the lead window."},
-	{"forewarm_scaling_actions_per_day", "gauge", "Times in the last day that more or fewer replicas were asked for."},
 	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick. 0 when the event is newer."},
 	{"forewarm_utilisation_ratio", "gauge", "Demand of the newest minute over the capacity of ready replicas."},
 	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes."},
@@ -119,7 +118,6 @@ func collectDecision(d *alerting.Decision, add add) {
 	add("forewarm_advice_valid", boolean(d.Withheld == "" && d.Mode == alerting.Active), "mode", string(d.Mode))
 	add("forewarm_replicas", float64(d.Pending), "state", "pending")
 	add("forewarm_replicas", float64(d.Ready), "state", "ready")
-	add("forewarm_scaling_actions_per_day", float64(d.ActionsPerDay))
 	for _, role := range rolesIn(d) {
 		add("forewarm_desired_replicas", float64(replicasOf(d, role)), "role", role)
 	}
