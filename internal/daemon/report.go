@@ -143,7 +143,7 @@ func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Rep
 	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
 		return last.report, nil
 	}
-	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Zone})
+	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
 	if err != nil {
 		return nil, err
 	}
