@@ -17,7 +17,6 @@ type Config struct {
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
 	Proxy      Proxy         `yaml:"proxy"`       // that authenticates users
 	Open       bool          `yaml:"open"`        // anyone on the network may read, without authentication
-	Lifecycle  bool          `yaml:"lifecycle"`   // POST /-/reload reads the configuration again, as SIGHUP does
 	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
 }
 
@@ -67,8 +66,6 @@ func (c Config) Check() error {
 		return errors.New("proxy.from: no address, and anyone can send a header; name those of the proxy")
 	case anyone && !c.Open:
 		return fmt.Errorf("listen: %q is open to the network and asks for no credentials; set web_config or proxy, listen on 127.0.0.1, or say open: true", c.Listen)
-	case anyone && c.Lifecycle:
-		return fmt.Errorf("lifecycle: true lets anyone on the network restart the daemon, for listen is %q; set web_config or proxy, or send SIGHUP instead", c.Listen)
 	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:
 		return fmt.Errorf("stale_after: %s is out of 2m…24h; set a few times the spacing of decisions", c.StaleAfter)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -12,14 +11,14 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestReload: a daemon takes a valid configuration, by SIGHUP and over HTTP. It refuses an invalid one, and one with
+// TestReload: a daemon takes a valid configuration by SIGHUP. It refuses an invalid one, and one with
 // which it cannot start. It logs and counts the refusal, and continues with the one before.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, address, other := filepath.Join(dir, "forewarm.yaml"), testenv.FreeAddress(t), testenv.FreeAddress(t)
 	write := func(listen string, more ...string) {
-		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"', lifecycle: true}")...)
+		testenv.WriteFile(t, path, append(more, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+listen+"'}")...)
 	}
 	write(address, validPool)
 	p := start(t, "serve", "-config", path)
@@ -48,9 +47,6 @@ func TestReload(t *testing.T) {
 	if code, body := testenv.Get("http://" + address + "/readyz"); code != http.StatusOK || !strings.Contains(body, "the one before stays in use: forewarm.yaml:2: decision.quantile: 1.5 is out of") {
 		t.Errorf("/readyz after a refused file: %d, %s", code, body)
 	}
-	if code, body := askReload(t, address); code != http.StatusInternalServerError || !strings.Contains(body, "decision.quantile") {
-		t.Errorf("a bad file by HTTP: %d, %s", code, body)
-	}
 
 	taken, err := net.Listen("tcp", other)
 	if err != nil {
@@ -61,30 +57,6 @@ func TestReload(t *testing.T) {
 	testenv.Await(t, "the taken address to be logged", logged("server.listen = "+other))
 	testenv.Await(t, "the daemon to be back on the old address", page(address, bad))
 	_ = taken.Close()
-	if code, body := askReload(t, address); code != http.StatusAccepted {
-		t.Errorf("a good file by HTTP: %d, %s", code, body)
-	}
-	testenv.Await(t, "the new address", page(other, good))
-
-	testenv.WriteFile(t, path, validPool, "storage: {dir: data}", "nats: {embedded: {listen: none}}", "server: {listen: '"+other+"'}")
 	hangup()
-	testenv.Await(t, "reloads over HTTP to be off", func() bool {
-		code, body := askReload(t, other)
-		return code == http.StatusForbidden && strings.Contains(body, "server.lifecycle")
-	})
-}
-
-// askReload posts to /-/reload. code is 0 without an answer.
-func askReload(t *testing.T, address string) (code int, body string) {
-	t.Helper()
-	res, err := http.Post("http://"+address+"/-/reload", "", nil)
-	if err != nil {
-		return 0, ""
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, ""
-	}
-	return res.StatusCode, string(text)
+	testenv.Await(t, "the new address", page(other, good))
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -18,14 +16,13 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/httpguard"
-	"github.com/forewarm/forewarm/server"
 )
 
-// Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups and on POST /-/reload. It
-// returns a [ConfigError], or the error of load, if the daemon cannot start. It keeps the old configuration if the new
-// one is invalid, or if no daemon starts with it.
+// Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups. It returns a [ConfigError],
+// or the error of load, if the daemon cannot start. It keeps the old configuration if the new one is invalid, or if no
+// daemon starts with it.
 func Serve(ctx context.Context, load func() (*config.Config, error), hangups <-chan os.Signal, version string) error {
-	r := &reloader{load: load, version: version, hangups: hangups, posted: make(chan *config.Config)}
+	r := &reloader{load: load, version: version, hangups: hangups}
 	cfg, err := r.load()
 	if err != nil {
 		return err
@@ -57,9 +54,8 @@ type reloader struct {
 	load    func() (*config.Config, error) // reads and checks the configuration
 	version string
 	hangups <-chan os.Signal
-	posted  chan *config.Config // valid configurations, by /-/reload
 
-	log atomic.Pointer[zap.Logger] // of the configuration in use
+	log *zap.Logger // of the configuration in use
 
 	refused  atomic.Pointer[string] // when and why the last reload was refused; nil if it was not
 	loadedAt atomic.Int64           // the configuration in use; milliseconds since 1970
@@ -76,12 +72,11 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	if err != nil {
 		return nil, err
 	}
-	r.log.Store(log)
+	r.log = log
 	d.reloadRefused = &r.refused
 	if r.refused.Load() == nil {
 		r.loadedAt.Store(time.Now().UnixMilli())
 	}
-	d.server.Handle("POST /-/reload", r.handler(cfg.Server.Lifecycle))
 	d.flag("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() bool {
 		return r.refused.Load() == nil
 	})
@@ -104,58 +99,29 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 		select {
 		case err := <-ended:
 			if err = errors.Join(err, d.Close()); err == nil {
-				r.log.Load().Info("stopped")
+				r.log.Info("stopped")
 			}
 			return nil, err
-		case next = <-r.posted:
 		case <-r.hangups:
-			next, _ = r.reload() // an error is logged
+			if next, err = r.load(); err != nil {
+				r.refuse(err)
+				next = nil
+			}
 		}
 	}
 	r.refused.Store(nil)
-	r.log.Load().Info("the configuration is valid: the daemon restarts with it")
+	r.log.Info("the configuration is valid: the daemon restarts with it")
 	stop()
 	if err := errors.Join(<-ended, d.Close()); err != nil {
-		r.log.Load().Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
+		r.log.Warn("the daemon did not stop cleanly before the restart", zap.Error(err)) // the stream has what the state lacks
 	}
 	return next, nil
-}
-
-// reload reads the configuration, and logs that an invalid one is not used.
-func (r *reloader) reload() (*config.Config, error) {
-	cfg, err := r.load()
-	if err != nil {
-		r.refuse(err)
-		return nil, err
-	}
-	return cfg, nil
 }
 
 // refuse logs and shows that a configuration is not used.
 func (r *reloader) refuse(err error) {
 	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", time.Now().UTC().Format(time.RFC3339), oneLine(err))))
-	r.log.Load().Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
-}
-
-// handler reloads the configuration, and answers before the daemon restarts.
-func (r *reloader) handler(enabled bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		if !enabled {
-			server.WriteProblem(w, server.Problemf(http.StatusForbidden, "reloads over HTTP are off: set server.lifecycle to true, or send SIGHUP"))
-			return
-		}
-		cfg, err := r.reload()
-		if err != nil {
-			server.WriteProblem(w, server.Problemf(http.StatusInternalServerError, "the configuration is not reloaded: %s", oneLine(err)))
-			return
-		}
-		select {
-		case r.posted <- cfg:
-			w.WriteHeader(http.StatusAccepted)
-			_, _ = io.WriteString(w, "the configuration is valid: the daemon restarts with it\n")
-		case <-req.Context().Done():
-		}
-	}
+	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
 }
 
 // logAddresses logs the addresses for producers.
