@@ -48,10 +48,6 @@ func (d *Daemon) exportCounters() {
 	d.exportStorage()
 	d.exportSinks()
 	d.exportListener()
-	if d.reporter != nil {
-		count("forewarm_reports_made_total", "Scheduled reports that were made.", d.reporter.made.Load)
-		count("forewarm_reports_failed_total", "Attempts to make a report that failed.", d.reporter.failed.Load)
-	}
 }
 
 // pauses are histogram bounds for pauses of the pipeline, seconds.

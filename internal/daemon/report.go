@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,56 +38,55 @@ type reporter struct {
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
 	reconcile    func(ctx context.Context, n *alerting.Report) (*report.Report, error)
 	store        func(ctx context.Context, n alerting.Notice) error // stores the notice in the log
+	note         func(err error)                                    // of an attempt; nil if it succeeded
 	log          *zap.Logger
 
-	made, failed atomic.Uint64
-
 	reported time.Time // owned by Run; zero until it is known
-	retry    time.Time // wall clock of the next attempt after a failure
 }
 
 // Run makes reports until ctx ends.
 func (r *reporter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
+	var retry time.Time // of the next attempt after a failure
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			r.makeDue(ctx)
+		}
+		now := r.clock()
+		if now.IsZero() || time.Now().Before(retry) {
+			continue
+		}
+		err := r.makeDue(ctx, now.Add(-r.settle))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if r.note(err); err != nil {
+			retry = time.Now().Add(reportPause)
 		}
 	}
 }
 
-// makeDue makes a report if one is due.
-func (r *reporter) makeDue(ctx context.Context) {
-	now := r.clock()
-	if now.IsZero() || time.Now().Before(r.retry) {
-		return
-	}
+// makeDue makes the report that is due at a time, if there is one.
+func (r *reporter) makeDue(ctx context.Context, at time.Time) error {
 	if r.reported.IsZero() {
-		var err error
-		if r.reported, err = r.lastReported(); err != nil {
-			r.retry = time.Now().Add(reportPause)
-			r.log.Error("the newest report could not be read; retrying", zap.Error(err))
-			return
+		reported, err := r.lastReported()
+		if err != nil {
+			return fmt.Errorf("the newest one cannot be read: %w", err)
 		}
+		r.reported = reported
 	}
-	p, due := r.schedule.Due(r.reported, now.Add(-r.settle))
+	p, due := r.schedule.Due(r.reported, at)
 	if !due {
-		return
+		return nil
 	}
 	if err := r.make(ctx, p); err != nil {
-		if ctx.Err() == nil {
-			r.failed.Add(1)
-			r.retry = time.Now().Add(reportPause)
-			r.log.Error("a due report could not be made; retrying", zap.Time("from", p.From), zap.Time("to", p.To), zap.Error(err))
-		}
-		return
+		return err
 	}
-	r.made.Add(1)
 	r.reported = p.To
+	return nil
 }
 
 // make makes the report of a period and notifies the sinks.
@@ -122,11 +120,7 @@ func (d *Daemon) openReporter() error {
 		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		clock:    d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
-		store: func(ctx context.Context, n alerting.Notice) error {
-			err := d.decisions.AddNotice(ctx, n)
-			d.noteWrite("report", err)
-			return err
-		},
+		store: d.decisions.AddNotice, note: func(err error) { d.noteWrite("report", err) },
 	}
 	d.sources = append(d.sources, d.reporter.Run)
 	return nil

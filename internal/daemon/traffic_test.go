@@ -50,5 +50,8 @@ func TestScenarioTraffic(t *testing.T) {
 			t.Errorf("%s: %d, no %q in\n%.3000s", c.path, code, c.want, body)
 		}
 	}
-	testenv.Await(t, "the report at 12:00 of the event clock", func() bool { return p.Daemon.reporter.made.Load() == 1 })
+	testenv.Await(t, "the report at 12:00 of the event clock", func() bool {
+		r, err := p.decisions.Reported(t.Context())
+		return err == nil && r != nil
+	})
 }
