@@ -31,11 +31,10 @@ var latencyTexts = map[string]string{LatencyTTFT: "the first token takes", Laten
 // Breach is a period in which latencies are over their objectives, with the replicas requested for that. It is part of
 // the decision state, and ends reliefHold after the latencies are back.
 type Breach struct {
-	Since time.Time  `json:"since" cbor:"1,keyasint"`
-	Until time.Time  `json:"until" cbor:"2,keyasint"` // the newest tick at which a latency was over its objective
-	TTFT  bool       `json:"ttft" cbor:"3,keyasint"`  // over its objective now
-	ITL   bool       `json:"itl" cbor:"4,keyasint"`
-	Binds Bottleneck `json:"bottleneck" cbor:"5,keyasint"`
+	Since time.Time `json:"since" cbor:"1,keyasint"`
+	Until time.Time `json:"until" cbor:"2,keyasint"` // the newest tick at which a latency was over its objective
+	TTFT  bool      `json:"ttft" cbor:"3,keyasint"`  // over its objective now
+	ITL   bool      `json:"itl" cbor:"4,keyasint"`
 
 	Own     Relief `json:"own" cbor:"6,keyasint"`
 	Prefill Relief `json:"prefill" cbor:"7,keyasint,omitzero"` // of a disaggregated pool's prefill replicas
@@ -99,10 +98,8 @@ func (p *plan) updateBreach(was *Breach) {
 		b.Since = p.now.UTC()
 	}
 	p.breach, b.Until = &b, p.now.UTC()
-	now := p.in.Signals[max(0, len(p.in.Signals)-recentMinutes):]
-	waiting, kv := now.median(func(x *Signal) float64 { return x.Waiting }), now.median(func(x *Signal) float64 { return x.KVUse })
-	b.Binds = bottleneckOf(b.TTFT, b.ITL, waiting, kv)
-	if !p.in.Pool.Disaggregated || b.Binds == BottleneckKV {
+	state := &p.in.Minute.State
+	if !p.in.Pool.Disaggregated || finite(state.KVUsedMax) >= kvDanger && finite(state.WaitingPerReady) >= 1 {
 		b.Own.step(p.now, p.own.supply.Ready, max(ttft, itl))
 		return
 	}
@@ -199,8 +196,11 @@ func (b *conditions) latency() {
 	}
 	w := alertText{
 		Summary:     summary,
-		Description: fmt.Sprintf("This has been so for one request in ten since %s. %s", clock(breach.Since), b.pointsTo(breach.Binds)),
+		Description: fmt.Sprintf("This has been so for one request in ten since %s.", clock(breach.Since)),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
+	}
+	if r := b.binding(); r != nil {
+		w.Description = joinSentences(w.Description, b.utilisationSentence(r))
 	}
 	severity := Warning
 	for i, side := range b.byRole() {
@@ -220,63 +220,13 @@ func (b *conditions) latency() {
 	b.add(LatencyObjective, "", w).Severity = severity
 }
 
-// pointsTo is a sentence about the resource that latencies point to. Where they give no other sign of it than
-// themselves, it also says if demand is low.
-func (d *Decision) pointsTo(binds Bottleneck) string {
-	const low = .5 // share of the planned capacity
-	use, known := 0., false
-	for _, side := range d.byRole() {
-		for i := range side.Resources {
-			if have := side.Resources[i].PerReplica * float64(side.Ready); have > 0 {
-				use, known = max(use, side.Resources[i].Demand/have), true
-			}
-		}
-	}
-	if known && use < low && binds != BottleneckSlots && binds != BottleneckKV {
-		return fmt.Sprintf("Demand is only %s of the planned capacity, so suspect the engines.", percent(use))
-	}
-	return fmt.Sprintf("It points to %s.", binds)
-}
-
-// Bottleneck is the resource that is short, as latencies over their objectives show, in words.
-type Bottleneck string
-
-// The bottlenecks.
-const (
-	BottleneckPrefill Bottleneck = "prefill throughput" // only the first token takes longer
-	BottleneckDecode  Bottleneck = "decode throughput"  // only the next tokens take longer
-	BottleneckSlots   Bottleneck = "request slots, because requests queue while KV memory is free"
-	BottleneckKV      Bottleneck = "KV memory, because requests queue for it"
-	BottleneckBoth    Bottleneck = "prefill and decode throughput"
-)
-
-// bottleneckOf is the bottleneck, given which latencies are over their objectives, the waiting requests per ready
-// replica and the KV use of the fullest one. If requests queue while KV memory is full, it is KV memory, because it
-// bounds how many requests run.
-func bottleneckOf(ttft, itl bool, waiting, kvUse float64) Bottleneck {
-	const queues, kvFull = 1.0, 0.85
-	switch waits := waiting >= queues; {
-	case ttft && waits && kvUse >= kvFull:
-		return BottleneckKV
-	case ttft && itl && waits:
-		return BottleneckSlots
-	case ttft && itl:
-		return BottleneckBoth
-	case ttft:
-		return BottleneckPrefill
-	}
-	return BottleneckDecode
-}
-
-// Signal is the latencies and queues of a pool in one minute. NaN is unknown.
+// Signal is the latencies of a pool in one minute. NaN is unknown.
 type Signal struct {
 	_ struct{} `cbor:",toarray"`
 
 	Minute    int64   // since 1970
 	Reports   float64 // number of requests behind the latencies
 	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token of its requests, seconds
-	Waiting   float64 // requests per ready replica at the end of the minute
-	KVUse     float64 // of the fullest replica at the end, 0…1
 }
 
 // Signals are the newest latestMinutes of a pool, oldest first.
@@ -284,11 +234,10 @@ type Signals []Signal
 
 // Add appends the minute before t, and updates earlier minutes with requests reported since. Slow requests report late,
 // so the first latencies of a minute miss them. s is not changed.
-func (s Signals) Add(t time.Time, windows []features.Window, m *features.PoolMinute) Signals {
+func (s Signals) Add(t time.Time, windows []features.Window, pool string) Signals {
 	unknown := math.NaN()
-	s = append(slices.Clone(s[max(0, len(s)+1-latestMinutes):]),
-		Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown, Waiting: m.State.WaitingPerReady, KVUse: m.State.KVUsedMax})
-	for _, l := range features.Latencies(windows, m.Pool) {
+	s = append(slices.Clone(s[max(0, len(s)+1-latestMinutes):]), Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown})
+	for _, l := range features.Latencies(windows, pool) {
 		for i := range s {
 			// Classes are updated at different times. The version with more requests is more complete.
 			if x := &s[i]; x.Minute == l.Start.Unix()/60 && l.Reports >= x.Reports {

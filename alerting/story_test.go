@@ -127,20 +127,20 @@ var nights = []struct {
 	}},
 	{name: "the first token comes too late", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .03, Stated: .05}}
-		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
+		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
 	}},
 	{name: "and the autoscaler does nothing", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives, d.AskedAt = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}}, noon.Add(-40*time.Minute)
-		d.Breach = &Breach{Since: noon.Add(-44 * time.Minute), TTFT: true, Binds: BottleneckPrefill, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
+		d.Breach = &Breach{Since: noon.Add(-44 * time.Minute), TTFT: true, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
 	}},
 	{name: "tokens are slow, and the pool is hardly used", alert: LatencyObjective, load: .12, decision: func(d *Decision) {
 		d.Probability, d.ETA = .01, never
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .09, Stated: .05, Over: true}}
-		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, ITL: true, Binds: BottleneckBoth, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
+		d.Breach = &Breach{Since: noon.Add(-4 * time.Minute), TTFT: true, ITL: true, Own: Relief{From: 14, Replicas: 19, Excess: 3.4}}
 	}},
 	{name: "and more replicas did not help", alert: LatencyObjective, decision: func(d *Decision) {
 		d.Objectives = []Objective{{Latency: LatencyTTFT, P90: 3.4, Stated: 1, Over: true}, {Latency: LatencyITL, P90: .09, Stated: .05, Over: true}}
-		d.Breach = &Breach{Since: noon.Add(-24 * time.Minute), TTFT: true, ITL: true, Binds: BottleneckBoth, Own: Relief{From: 14, Replicas: 19, Excess: 3.4, Failed: true}}
+		d.Breach = &Breach{Since: noon.Add(-24 * time.Minute), TTFT: true, ITL: true, Own: Relief{From: 14, Replicas: 19, Excess: 3.4, Failed: true}}
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Reason = true, "No telemetry since 11:48 UTC (12 min). Holding 14 replicas."

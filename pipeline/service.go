@@ -87,7 +87,7 @@ func (p *Pipeline) updatePools(out *Output) {
 		if e == nil {
 			continue
 		}
-		e.Signals = e.Signals.Add(out.Tick, out.Windows, m)
+		e.Signals = e.Signals.Add(out.Tick, out.Windows, m.Pool)
 		if m.State.Observed {
 			e.Ready.add(m.State.At, m.State.Ready)
 		}
