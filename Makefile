@@ -54,7 +54,7 @@ ablation: ## prints the benefit of each part of the model: TRACES=directory of p
 
 # Groups of traces that are held out together. EPOCHS is the length of each training without one group.
 EPOCHS   ?= 10
-HELD_OUT := agentic,nasa,sageserve azure2023,azure2024,deepseek,worldcup98 sg,mm
+HELD_OUT := agentic,nasa,sageserve azure2024,deepseek,worldcup98 sg,mm
 held-out: ## trains the network without each group of traces and prints its accuracy on that group: TRACES=directory of public traces; EPOCHS=4 takes a quarter of an hour on two cores
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf $$dir' EXIT; for groups in $(HELD_OUT); do \
 	  forecaster/network/train/train.py -traces $(TRACES) -samples $$dir/samples -without $$groups -epochs $(EPOCHS) -o $$dir/weights; \

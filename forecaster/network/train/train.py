@@ -20,14 +20,50 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 
+import series
+
 FEATURES, HIDDEN1, HIDDEN2, LEVELS, MIDDLE = 127, 96, 64, [.05, .1, .25, .5, .75, .8, .9, .95, .99], 3
+SPANS = [(h, h) for h in (1, 2, 3, 5, 8, 11, 15, 18, 22, 26, 30, 40, 50, 60)] + [(15, 30)]  # as in Go
 # What counts: minutes 15 to 30 and their maximum, and the levels that are scored.
 TARGET_WEIGHT = [.15, .15, .15, .15, .2, .3, 1, 1, 1, 1, 1, .3, .2, .2, 4]
 LEVEL_WEIGHT = [.3, .3, .3, 1, .3, 1, 1, 1, 1]
 NOISE, DROPOUT, DECAY, RATE, BATCH = .2, .15, 2e-2, 2e-3, 1024
 AVERAGE = 1e-3  # weights are averaged over about 1/AVERAGE steps, which makes runs with other seeds more alike
 MAGIC = b"forewarm net 2\n"
-TARGETS = len(TARGET_WEIGHT)
+TARGETS = len(SPANS)
+
+
+def draw_samples(traces, directory):
+    """Writes a file of rows for each group of series, so that whole groups can be held out. Go computes the inputs."""
+    everything = series.read(traces)
+    for group in sorted({s.group for s in everything}):
+        draws = [d for s in everything if s.group == group for d in series.draw(s, everything)]
+        with tempfile.TemporaryFile() as f:
+            for d in draws:
+                f.write(struct.pack("<3i", len(d.y), len(d.origins), d.offset))
+                f.write(d.y.astype("<f8").tobytes() + d.origins.astype("<i4").tobytes())
+            f.seek(0)
+            command = ["go", "run", "./forecaster/network/train/samples"]
+            inputs = subprocess.run(command, stdin=f, stdout=subprocess.PIPE, check=True).stdout
+        inputs = np.frombuffer(inputs, "<f4").reshape(-1, FEATURES + 2)
+        inputs = np.split(inputs, np.cumsum([len(d.origins) for d in draws])[:-1])
+        with open(os.path.join(directory, group), "wb") as f:
+            for d, x in zip(draws, inputs):
+                f.write(sample_rows(d, x).astype("<f4").tobytes())
+
+
+def sample_rows(d, inputs):
+    """Features, level over spread, the squared spread over the usual distance of minutes and of the window's largest from
+    the level, and the outcomes in units of the squared spread (NaN: unknown)."""
+    some = inputs[:, -1] > 0
+    x, level, unit = inputs[some, :FEATURES], inputs[some, -2:-1], inputs[some, -1:] ** 2
+    ahead = np.append(d.y, np.full(60, np.nan))[d.origins[some, None] + np.arange(60)]
+    outcomes = np.stack([ahead[:, first - 1:last].max(1) for first, last in SPANS], 1)
+    distance = np.abs(outcomes[:, [SPANS.index((30, 30)), -1]] - level ** 2) + .05 * level ** 2
+    distance = distance[~np.isnan(distance).any(1)]
+    if distance.sum() == 0:
+        return x[:0]
+    return np.column_stack([x, level / np.sqrt(unit), unit / distance.mean(0), outcomes / unit])
 
 
 def activate(x):
@@ -125,7 +161,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         samples = args.samples or scratch
         if not os.path.isdir(samples) or not os.listdir(samples):
-            subprocess.run(["go", "run", "./forecaster/network/train/samples", "-traces", args.traces, "-o", samples], check=True)
+            os.makedirs(samples, exist_ok=True)
+            draw_samples(args.traces, samples)
         groups = [g for g in sorted(os.listdir(samples)) if g not in args.without.split(",")]
         rows = np.concatenate([np.fromfile(os.path.join(samples, g), "<f4") for g in groups])
     rows = torch.from_numpy(rows.reshape(-1, FEATURES + 3 + TARGETS))

@@ -1,72 +1,60 @@
-// Command samples draws the training data of the network from the first two thirds of public traces:
+// Command samples computes inputs of the network for training. The trainer draws the series (train.py); this computes
+// from them what the daemon computes from its own.
 //
-//	go run ./forecaster/network/train/samples -traces DIR -o DIR
-//
-// It writes a file for each group of series that are alike, so that whole groups can be held out. Each row is
-// little-endian float32: the features, level over spread, the squared spread over the usual distance of minutes and of
-// the window's largest from the level, and the outcomes in units of the squared spread (NaN: unknown). The same traces
-// give the same bytes.
+// All numbers are little-endian. It reads series from standard input: the numbers of minutes and of origins and the
+// minutes from a midnight to the first as int32, the rates as float64, the origins (the number of minutes before each,
+// ascending) as int32. For each origin it writes the features, level and spread as float32; all are zero if there is no
+// input.
 package main
 
 import (
 	"bufio"
 	"encoding/binary"
-	"flag"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 
+	"github.com/forewarm/forewarm/forecaster/model"
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 func main() {
-	dir := flag.String("traces", "", "directory of the traces")
-	out := flag.String("o", "", "directory to write to")
-	flag.Parse()
-	if *dir == "" || *out == "" {
-		flag.Usage()
-		os.Exit(2)
-	}
-	if err := run(*dir, *out); err != nil {
+	out := bufio.NewWriter(os.Stdout)
+	err := run(bufio.NewReader(os.Stdin), out)
+	if err = errors.Join(err, out.Flush()); err != nil {
 		fmt.Fprintln(os.Stderr, "samples:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, out string) error {
-	all, err := readTraces(dir)
-	if err != nil {
-		return err
-	}
-	all = append(all, made()...)
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
-	}
-	files := map[string]*bufio.Writer{}
-	n := 0
-	for i := range all {
-		w := files[all[i].group]
-		if w == nil {
-			file, err := os.Create(filepath.Join(out, all[i].group))
-			if err != nil {
-				return err
-			}
-			defer file.Close()
-			w = bufio.NewWriterSize(file, 1<<20)
-			files[all[i].group] = w
-		}
-		for _, s := range draw(&all[i], all) {
-			if err := binary.Write(w, binary.LittleEndian, s.row()); err != nil {
-				return err
-			}
-			n++
-		}
-	}
-	for _, w := range files {
-		if err := w.Flush(); err != nil {
+// midnight is a minute since 1970.
+const midnight = 28_396_800
+
+func run(in io.Reader, out io.Writer) error {
+	for {
+		var head struct{ Minutes, Origins, Offset int32 }
+		if err := binary.Read(in, binary.LittleEndian, &head); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
+		y, origins := make([]float64, head.Minutes), make([]int32, head.Origins)
+		if err := errors.Join(binary.Read(in, binary.LittleEndian, y), binary.Read(in, binary.LittleEndian, origins)); err != nil {
+			return err
+		}
+		h := model.NewHistory()
+		for i, v := range y {
+			h.Push(midnight+int64(head.Offset)+int64(i), v)
+			h.Settle(h.Newest)
+			if len(origins) == 0 || int(origins[0]) != i+1 {
+				continue
+			}
+			origins = origins[1:]
+			x, _ := network.NewInput(h)
+			if err := binary.Write(out, binary.LittleEndian, append(x.X[:], float32(x.Level), float32(x.Spread))); err != nil {
+				return err
+			}
+		}
 	}
-	fmt.Printf("%d series, %d samples, %d features, %d targets\n", len(all), n, network.NumFeatures, network.Targets)
-	return nil
 }
