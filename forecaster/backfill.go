@@ -44,6 +44,6 @@ func (f *Forecaster) Backfill(key features.Key, dimension string, start time.Tim
 	for i, y := range values {
 		s.push(first+int64(i), features.Complete(y))
 	}
-	c.shape.Newest = max(c.shape.Newest, s.history.Newest) // the class was last seen at the end of the back-fill
+	c.Shape.Newest = max(c.Shape.Newest, s.history.Newest) // the class was last seen at the end of the back-fill
 	return nil
 }

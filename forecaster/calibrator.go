@@ -93,7 +93,13 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 		open := k.Open[:0]
 		for _, w := range k.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
-				k.learn(&w, w.Done, func(m int) float64 { return demand(k.Name, w.From+int64(m)) })
+				highest := 0.
+				for m := range calibratedHorizons[w.Done] {
+					highest = max(highest, demand(k.Name, w.From+int64(m))) // NaN stays
+				}
+				if !math.IsNaN(highest) { // overlapping windows together count as one
+					countRank(&k.Ranks[w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
+				}
 				w.Done++
 			}
 			if w.Done < numHorizons {
@@ -101,17 +107,6 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 			}
 		}
 		k.Open = open
-	}
-}
-
-// learn takes a window of the i-th horizon; minutes of demand count from 0. Overlapping windows together count as one.
-func (k *calibratorDimension) learn(w *openWindow, i int, demand func(minute int) float64) {
-	highest := 0.
-	for m := range calibratedHorizons[i] {
-		highest = max(highest, demand(m)) // NaN stays
-	}
-	if !math.IsNaN(highest) {
-		countRank(&k.Ranks[i], &w.Peaks[i], float32(highest), 1/float64(calibratedHorizons[i]))
 	}
 }
 
@@ -147,12 +142,19 @@ type rankCurves [numHorizons]rankCurve
 
 // rankCurves of a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
 func (o *Calibrator) rankCurves(name string) (c rankCurves) {
-	ranks := &calibratorDimension{}
+	var ranks [numHorizons][rankBins]float64
 	if o != nil && o.find(name) != nil {
-		ranks = o.find(name)
+		ranks = o.find(name).Ranks
 	}
 	for i := range c {
-		c[i] = newRankCurve(&ranks.Ranks[i])
+		sum := 0.0
+		for bin, n := range ranks[i] {
+			sum += n + rankPrior
+			c[i][bin+1] = sum
+		}
+		for bin := range c[i] {
+			c[i][bin] /= sum
+		}
 	}
 	return c
 }
@@ -172,18 +174,6 @@ func (c *rankCurves) by(h int) rankCurve {
 		}
 	}
 	return out
-}
-
-func newRankCurve(ranks *[rankBins]float64) (c rankCurve) {
-	sum := 0.0
-	for i, n := range ranks {
-		sum += n + rankPrior
-		c[i+1] = sum
-	}
-	for i := range c {
-		c[i] /= sum
-	}
-	return c
 }
 
 // rankCurve is the cumulative share of ranks at each twentieth. It turns shares of paths into probabilities.
@@ -221,5 +211,5 @@ func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 		return math.NaN()
 	}
 	p := f.pools[i]
-	return p.total.series[d].history.At(minute) * p.retries.factor(dimension, minute)
+	return p.total.series[d].history.At(minute) * p.Retries.factor(dimension, minute)
 }

@@ -46,7 +46,7 @@ func (p *pool) impact() (c impact) {
 		var strength [effectBack + Horizon]float64 // of the minutes around the newest
 		recent := 0.0
 		for i := range strength {
-			strength[i] = e.strengthIn(p.newest + int64(i-effectBack+1))
+			strength[i] = e.strengthIn(p.newest() + int64(i-effectBack+1))
 			if i < effectBack {
 				recent += strength[i] / effectBack
 			}

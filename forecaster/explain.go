@@ -14,8 +14,6 @@ import (
 // scheduled events.
 type Basis struct {
 	Input   *network.Input // nil if the network had no input. Read-only
-	Raw     Quantiles      // of the network, before yesterday, last value and calibration
-	Level   float64        // mean of the last half hour or so
 	Covered Covered        // of the window maximum
 	Events  []EventEffect  // with an effect within the horizon or just before
 	Now     shapeSums      // load of the last ten minutes
@@ -62,18 +60,8 @@ type Explanation struct {
 	Known       int           `json:"known_minutes"`
 	Fallback    bool          `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
 	Now         value.Number  `json:"now"`
-	Parts       Parts         `json:"parts"`
 	Inputs      []InputView   `json:"inputs"` // what moved the median, the largest first
 	Events      []EventEffect `json:"events"`
-}
-
-// Parts are the level of about the last half hour, the factor of events, and what yesterday, last value and calibration
-// added to the network's median and 95 % quantile: null while an event changes the forecast.
-type Parts struct {
-	Level         value.Number `json:"level"`
-	EventFactor   float64      `json:"event_factor"`
-	Calibration50 value.Number `json:"calibration_median"`
-	Calibration95 value.Number `json:"calibration_95"`
 }
 
 // InputView is a group of the network's inputs, and by how much the median falls if they are at their means (occlusion:
@@ -85,20 +73,11 @@ type InputView struct {
 
 // Explain returns what a forecast was made from.
 func Explain(f *Forecast) Explanation {
-	b, lead := &f.Basis, targets[midLead].to
-	x := Explanation{
-		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: lead,
+	return Explanation{
+		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to,
 		Confidence: f.Confidence, Known: f.Known, Fallback: f.Fallback, Now: value.Number(f.Now.Mean),
-		Parts:  Parts{Level: value.Number(b.Level), EventFactor: 1, Calibration50: value.Unknown, Calibration95: value.Unknown},
-		Inputs: occlusions(b), Events: append([]EventEffect{}, b.Events...),
+		Inputs: occlusions(&f.Basis), Events: append([]EventEffect{}, f.Basis.Events...),
 	}
-	for _, e := range b.Events {
-		x.Parts.EventFactor *= math.Pow(e.Factor, e.Ahead)
-	}
-	if q := &f.Minute[lead-1]; x.Parts.EventFactor == 1 {
-		x.Parts.Calibration50, x.Parts.Calibration95 = value.Number(q[L50]-b.Raw[L50]), value.Number(q[L95]-b.Raw[L95])
-	}
-	return x
 }
 
 // occlusions are the groups of inputs, those that moved the network's median most first.

@@ -11,7 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/network"
 )
 
-// An explanation has the groups of inputs, largest effect first, the level and the events of its forecast.
+// An explanation has the groups of inputs, largest effect first, and the events of its forecast.
 func TestExplain(t *testing.T) {
 	f := New(launch(t, 2000, ""))
 	r := rand.New(rand.NewPCG(21, 4))
@@ -33,7 +33,6 @@ func TestExplain(t *testing.T) {
 		if len(x.Inputs) != len(network.Groups) {
 			t.Errorf("%s: inputs %+v", fc.Class, x.Inputs)
 		}
-		expectAbout(t, fc.Class+": the level", float64(x.Parts.Level), 10, .1)
 		if len(x.Events) != 1 || x.Events[0].Now != 0 || math.Abs(x.Events[0].Factor-3) > 1e-9 || !(x.Events[0].Low < 3) {
 			t.Errorf("%s: events %+v", fc.Class, x.Events)
 		}
@@ -53,7 +52,7 @@ func TestExplainUnknown(t *testing.T) {
 			t.Errorf("%s does not have %s", data, want)
 		}
 	}
-	if _, err := json.Marshal(Explain(&Forecast{Basis: Basis{Level: math.NaN()}})); err != nil {
+	if _, err := json.Marshal(Explain(&Forecast{Now: features.Estimate{Mean: math.NaN()}})); err != nil {
 		t.Errorf("an empty forecast: %v", err)
 	}
 }

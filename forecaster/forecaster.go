@@ -53,26 +53,18 @@ type Forecaster struct {
 
 type pool struct {
 	of      *Forecaster
-	name    string
 	zone    *time.Location // of its seasons; nil is UTC
 	total   *class
 	classes []*class // ordered by name
-	minute  features.PoolMinute
-	retries retries
-
-	newest int64 // newest observed minute
-
-	events []*Event // of this pool, in the order of the calendar
+	events  []*Event // of this pool, in the order of the calendar
+	poolState
 }
 
 // class is a class of a pool, or its total.
 type class struct {
 	key    features.Key
 	series []*series // by index into features.Forecast; nil until the dimension is known
-	weight float64   // tokens with decay, as of shape.Newest
-	shown  bool      // in the output
-	began  bool      // while the pool was observed
-	shape  shape
+	classState
 }
 
 // New returns an empty Forecaster.
@@ -92,9 +84,9 @@ func New(cfg Config) *Forecaster {
 func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMinute) {
 	for i := range pools {
 		p := f.pool(pools[i].Pool)
-		p.minute = pools[i]
-		p.retries.observe(p.minute.Attempts, p.minute.Start.Unix()/60)
-		p.minute.Attempts = nil // p.retries has them
+		p.Minute = pools[i]
+		p.Retries.observe(p.Minute.Attempts, p.newest())
+		p.Minute.Attempts = nil // p.Retries has them
 	}
 	for len(windows) > 0 {
 		n := 1
@@ -106,7 +98,7 @@ func (f *Forecaster) Observe(windows []features.Window, pools []features.PoolMin
 	}
 	for i := range pools { // after the windows: a skipped gap in time is not silence of the classes
 		p, oldest := f.pool(pools[i].Pool), pools[i].Start.Unix()/60-forgetAfter
-		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.shape.Newest < oldest })
+		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool { return c.Shape.Newest < oldest })
 	}
 }
 
@@ -117,16 +109,15 @@ const forgetAfter = 1440
 // observe takes the windows of one pool and one minute.
 func (p *pool) observe(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
-	p.newest = max(p.newest, minute)
 	multiplier := p.multiplier(minute)
 	sum, change := slices.Repeat([]features.Estimate{unknown}, len(features.Forecast)), make([]float64, len(features.Forecast))
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(w.Class)
-		if minute > c.shape.Newest { // the first count of a minute
-			c.weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
+		if minute > c.Shape.Newest { // the first count of a minute
+			c.Weight = c.weightAt(minute) + w.PromptTokens + w.OutputTokens
 		}
-		c.shape.observe(minute, w)
+		c.Shape.observe(minute, w)
 		for d := range features.Forecast {
 			now, ok := features.Forecast[d].Now(w)
 			if !ok {
@@ -162,7 +153,7 @@ func (p *pool) count(c *class, d int, minute int64, now features.Estimate) (chan
 			return 0
 		}
 		if !slices.ContainsFunc(c.series, func(s *series) bool { return s != nil }) {
-			c.began = p.justBegan(c, minute)
+			c.Began = p.justBegan(c, minute)
 		}
 		s = p.addSeries(c, d)
 	}
@@ -200,7 +191,7 @@ func (f *Forecaster) Shown(key features.Key) bool {
 		return false
 	}
 	c, ok := f.pools[i].search(key.Class)
-	return ok && f.pools[i].classes[c].shown
+	return ok && f.pools[i].classes[c].Shown
 }
 
 // Forecast returns the forecasts of all pools at origin, the end of the newest observed minute. O(pools × shown classes
@@ -214,24 +205,24 @@ func (f *Forecaster) Forecast(origin time.Time) []PoolForecast {
 }
 
 func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast {
-	pf := PoolForecast{Pool: p.name, Origin: origin, Minute: p.minute}
-	pf.Stale = p.minute.LastEvent.IsZero() || origin.Sub(p.minute.LastEvent) > staleAfter
+	pf := PoolForecast{Pool: p.Name, Origin: origin, Minute: p.Minute}
+	pf.Stale = p.Minute.LastEvent.IsZero() || origin.Sub(p.Minute.LastEvent) > staleAfter
 	p.rank()
 	events := p.impact()
 	var all shapeSums
 	for _, c := range p.classes {
-		now := c.shape.sum(0)
+		now := c.Shape.sum(0)
 		all.add(&now, 1)
-		if c.shown {
+		if c.Shown {
 			pf.Classes = append(pf.Classes, c.forecast(origin, now, &events)...)
 		}
 	}
 	pf.Total = p.total.forecast(origin, all, &events)
 	for i := range pf.Total {
 		f := &pf.Total[i]
-		f.Paths, f.LoadFactor = samplePaths(&f.Minute), p.retries.factor(f.Dimension, p.minute.Start.Unix()/60)
+		f.Paths, f.LoadFactor = samplePaths(&f.Minute), p.Retries.factor(f.Dimension, p.newest())
 	}
-	pf.Retries.Share, pf.Retries.Attempts = p.retries.recent(p.minute.Start.Unix() / 60)
+	pf.Retries.Share, pf.Retries.Attempts = p.Retries.recent(p.newest())
 	return pf
 }
 
@@ -267,7 +258,7 @@ func (f *Forecaster) pool(name string) *pool {
 		if !own {
 			zone = f.cfg.Zone
 		}
-		p := &pool{of: f, name: name, zone: zone, total: newClass(name, features.TotalClass), newest: -1}
+		p := &pool{of: f, zone: zone, total: newClass(name, features.TotalClass), poolState: poolState{Name: name}}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
 				p.events = append(p.events, e)
@@ -278,11 +269,14 @@ func (f *Forecaster) pool(name string) *pool {
 	return f.pools[i]
 }
 
+// newest is the newest minute.
+func (p *pool) newest() int64 { return p.Minute.Start.Unix() / 60 }
+
 // all are the total and the classes.
 func (p *pool) all() []*class { return append([]*class{p.total}, p.classes...) }
 
 func (f *Forecaster) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.name, n) })
+	return slices.BinarySearchFunc(f.pools, name, func(p *pool, n string) int { return strings.Compare(p.Name, n) })
 }
 
 func newClass(pool, name string) *class {
@@ -301,7 +295,7 @@ func (p *pool) class(name string) *class {
 	}
 	i, ok := p.search(name)
 	if !ok {
-		p.classes = slices.Insert(p.classes, i, newClass(p.name, name))
+		p.classes = slices.Insert(p.classes, i, newClass(p.Name, name))
 	}
 	return p.classes[i]
 }
@@ -309,7 +303,7 @@ func (p *pool) class(name string) *class {
 // addSeries adds an empty series to a class.
 func (p *pool) addSeries(c *class, d int) *series {
 	s := newSeries(c.key, int(p.of.cfg.Settle/features.Minute))
-	s.history.Zone, s.began = p.zone, c.began
+	s.history.Zone, s.began = p.zone, c.Began
 	c.series[d] = s
 	return s
 }
@@ -318,15 +312,15 @@ func (p *pool) addSeries(c *class, d int) *series {
 const weightHalfLife = 360
 
 func (c *class) weightAt(minute int64) float64 {
-	return c.weight * math.Exp2(-float64(max(minute-c.shape.Newest, 0))/weightHalfLife)
+	return c.Weight * math.Exp2(-float64(max(minute-c.Shape.Newest, 0))/weightHalfLife)
 }
 
 // rank selects the heaviest classes for the output. A shown class stays until a quarter more classes outrank it, so
 // output is stable. Ties go by name.
 func (p *pool) rank() {
 	all := slices.Clone(p.classes)
-	slices.SortStableFunc(all, func(a, b *class) int { return cmp.Compare(b.weightAt(p.newest), a.weightAt(p.newest)) })
+	slices.SortStableFunc(all, func(a, b *class) int { return cmp.Compare(b.weightAt(p.newest()), a.weightAt(p.newest())) })
 	for n, c := range all {
-		c.shown = n < p.of.cfg.Shown || c.shown && n < p.of.cfg.Shown*5/4
+		c.Shown = n < p.of.cfg.Shown || c.Shown && n < p.of.cfg.Shown*5/4
 	}
 }

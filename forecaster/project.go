@@ -314,13 +314,13 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			continue
 		}
 		total += now
-		was, is := c.shape.sum(shapeBack), c.shape.sum(0)
+		was, is := c.Shape.sum(shapeBack), c.Shape.sum(0)
 		r, load := rise{class: c, now: now}, now*attempts(&is)
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
 		case is.Minutes < minMinutes:
 		case was.Minutes >= minMinutes:
 			r.growth, r.isNew = load-zeroIfNaN(then)*attempts(&was), was.Requests == 0
-		case c.began:
+		case c.Began:
 			r.growth, r.isNew = load, true
 		}
 		requests += float64(is.Requests)
@@ -334,7 +334,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	slices.SortStableFunc(rises, func(a, b rise) int { return cmp.Compare(b.growth, a.growth) })
 	var out, others []Driver
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
-		is, was := r.shape.sum(0), r.shape.sum(shapeBack)
+		is, was := r.Shape.sum(0), r.Shape.sum(shapeBack)
 		part := float64(is.Requests) / requests
 		cause, size := "", 0.0
 		switch {
@@ -342,12 +342,12 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		case r.isNew && r.now >= minShare*total && before >= minShare*requests: // not if the pool had no traffic before
 			cause, size = CauseMix, part
 		case !r.isNew:
-			cause, size = r.shape.cause(dimension)
+			cause, size = r.Shape.cause(dimension)
 			if cause == CauseRate && requests-before < float64(is.Requests-was.Requests)/2 {
 				cause, size = CauseMix, part
 			}
 		}
-		tenant, feature := &r.shape.Tenant, &r.shape.Feature
+		tenant, feature := &r.Shape.Tenant, &r.Shape.Feature
 		driver := Driver{
 			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, CacheHit: known(is.cacheHit()), CacheLoss: known(was.cacheHit() - is.cacheHit()),
 			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,

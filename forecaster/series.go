@@ -329,10 +329,7 @@ func (s *series) forecast(f *Forecast) bool {
 	f.Known = int(s.history.Known)
 	f.Confidence = confidence(f.Known)
 	f.Fallback = s.Last[midKnot].weight() > .5
-	f.Basis = Basis{Input: v.input, Level: s.history.Level(model.Level30m), Covered: s.Coverage}
-	for i, z := range v.quantiles[midLead] {
-		f.Basis.Raw[i] = unroot(float64(z))
-	}
+	f.Basis = Basis{Input: v.input, Covered: s.Coverage}
 	return true
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 31
+const snapshotVersion = 32
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
@@ -28,20 +28,23 @@ type state struct {
 
 type poolState struct {
 	Name    string              `cbor:"1,keyasint"`
-	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included
+	Classes int                 `cbor:"2,keyasint"` // number of classes, the total included; of a snapshot
 	Minute  features.PoolMinute `cbor:"4,keyasint"`
+	Retries retries             `cbor:"11,keyasint"`
+}
 
-	Newest  int64   `cbor:"9,keyasint"`
-	Retries retries `cbor:"11,keyasint"`
+// classPart is the part of a class.
+type classPart struct {
+	Class  string   `cbor:"1,keyasint"`
+	Series [][]byte `cbor:"2,keyasint"` // see series.pack; nil until the dimension is known
+	classState
 }
 
 type classState struct {
-	Class  string   `cbor:"1,keyasint"`
-	Series [][]byte `cbor:"2,keyasint"` // see series.pack; nil until the dimension is known
-	Shape  shape    `cbor:"3,keyasint"`
-	Shown  bool     `cbor:"4,keyasint"`
-	Began  bool     `cbor:"5,keyasint"`
-	Weight float64  `cbor:"6,keyasint"`
+	Shape  shape   `cbor:"3,keyasint"`
+	Shown  bool    `cbor:"4,keyasint"` // in the output
+	Began  bool    `cbor:"5,keyasint"` // while the pool was observed
+	Weight float64 `cbor:"6,keyasint"` // tokens with decay, as of Shape.Newest
 }
 
 // Parts calls put with each part of the state, in the order in which Restore reads them. Only one class's state is in
@@ -49,23 +52,21 @@ type classState struct {
 func (f *Forecaster) Parts(put func(part any) error) error {
 	st := state{Version: snapshotVersion}
 	for _, p := range f.pools {
-		st.Pools = append(st.Pools, poolState{
-			Name: p.name, Classes: len(p.all()), Minute: p.minute,
-			Newest: p.newest, Retries: p.retries,
-		})
+		p.Classes = len(p.all())
+		st.Pools = append(st.Pools, p.poolState)
 	}
 	if err := put(&st); err != nil {
 		return err
 	}
 	for _, p := range f.pools {
 		for _, c := range p.all() {
-			cs := classState{c.key.Class, make([][]byte, len(c.series)), c.shape, c.shown, c.began, c.weight}
+			part := classPart{c.key.Class, make([][]byte, len(c.series)), c.classState}
 			for d, s := range c.series {
 				if s != nil {
-					cs.Series[d] = s.pack()
+					part.Series[d] = s.pack()
 				}
 			}
-			if err := put(&cs); err != nil {
+			if err := put(&part); err != nil {
 				return err
 			}
 		}
@@ -113,13 +114,13 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	f := New(cfg)
 	for _, ps := range st.Pools {
 		p := f.pool(ps.Name)
-		p.minute, p.newest, p.retries = ps.Minute, ps.Newest, ps.Retries
+		p.poolState = ps
 		for range ps.Classes {
-			var cs classState
-			if err := next(&cs); err != nil {
+			var part classPart
+			if err := next(&part); err != nil {
 				return nil, fmt.Errorf("forecaster state of a class of %s: %w", ps.Name, err)
 			}
-			if err := p.restoreClass(&cs); err != nil {
+			if err := p.restoreClass(&part); err != nil {
 				return nil, err
 			}
 		}
@@ -127,13 +128,13 @@ func Restore(cfg Config, next func(part any) error) (*Forecaster, error) {
 	return f, nil
 }
 
-func (p *pool) restoreClass(cs *classState) error {
-	c := p.class(cs.Class)
-	c.shape, c.shown, c.began, c.weight = cs.Shape, cs.Shown, cs.Began, cs.Weight
-	if len(cs.Series) != len(features.Forecast) {
-		return fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", c.key, len(cs.Series), len(features.Forecast))
+func (p *pool) restoreClass(part *classPart) error {
+	c := p.class(part.Class)
+	c.classState = part.classState
+	if len(part.Series) != len(features.Forecast) {
+		return fmt.Errorf("forecaster state of %s has %d dimensions, this program forecasts %d", c.key, len(part.Series), len(features.Forecast))
 	}
-	for d, b := range cs.Series {
+	for d, b := range part.Series {
 		if b != nil && !p.addSeries(c, d).unpack(b) {
 			return fmt.Errorf("forecaster state of %s does not have this program's shape (was features.revise changed?)", c.key)
 		}

@@ -76,8 +76,8 @@ func TestZoneOfSeries(t *testing.T) {
 						continue
 					}
 					n++
-					if got, want := s.history.Zone, map[string]*time.Location{"p": zone}[p.name]; got != want {
-						t.Errorf("a series of pool %s has the time zone %v, want %v", p.name, got, want)
+					if got, want := s.history.Zone, map[string]*time.Location{"p": zone}[p.Name]; got != want {
+						t.Errorf("a series of pool %s has the time zone %v, want %v", p.Name, got, want)
 					}
 				}
 			}

@@ -35,12 +35,11 @@ type History struct {
 }
 
 // levelMinutes are the time constants of the exponentially weighted levels.
-var levelMinutes = [...]float64{10, 30, 1440}
+var levelMinutes = [...]float64{10, 1440}
 
 // Indices of History.Level.
 const (
 	Level10m = iota
-	Level30m
 	Level1d
 )
 
