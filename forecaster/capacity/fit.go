@@ -1,22 +1,11 @@
 package capacity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 )
-
-// Deployment is how one replica runs a model: its GPUs, over which layers and heads are divided evenly.
-type Deployment struct {
-	GPUs        int     // of the replica
-	GPUBytes    float64 // of one GPU
-	Utilization float64 // share of it that the engine may use
-	Weights     float64 // bytes of the checkpoint, which all GPUs hold together
-	Workspace   float64 // bytes on each GPU for activations and buffers
-	KVDType     string  // of the cache; "" follows the model
-	MaxNumSeqs  int     // sequences at once; 0 means 256
-	KVTarget    float64 // share of the cache that is safe to fill
-}
 
 // Bytes is the use of the memory of one GPU of a replica.
 type Bytes struct {
@@ -33,32 +22,53 @@ type Fit struct {
 	GPU        Bytes   // on each
 	TokenBytes float64 // of one token with every layer in full, on one GPU
 
-	deployment Deployment
+	config *Config
 }
 
-// NewFit counts the bytes of a model on one replica: the memory that the engine may use, less weights and workspace, is
+// gpuBytes is the memory of one GPU, all zero if it is not known. Layers and heads are divided evenly over the GPUs.
+func (c *Config) gpuBytes() (b Bytes, err error) {
+	b.Workspace = defaultWorkspace
+	kind := c.GPU.Type
+	if c.GPU.Memory != "" {
+		kind = ""
+	}
+	for _, size := range []struct {
+		key, text string
+		parse     func(string) (float64, error)
+		into      *float64
+	}{
+		{"gpu.type", kind, gpuMemory, &b.Memory}, {"gpu.memory", c.GPU.Memory, parseSize, &b.Memory},
+		{"gpu.weights", c.GPU.Weights, parseSize, &b.Weights}, {"gpu.workspace", c.GPU.Workspace, parseSize, &b.Workspace},
+	} {
+		if size.text == "" {
+			continue
+		}
+		if *size.into, err = size.parse(size.text); err != nil {
+			return b, c.errorf(size.key, "%w", err)
+		}
+	}
+	if b.Memory == 0 {
+		return Bytes{}, nil
+	}
+	b.Weights /= float64(c.GPU.PerReplica)
+	b.Unused = b.Memory * (1 - c.GPU.Utilization)
+	return b, nil
+}
+
+// fit counts the bytes of a model on one replica: the memory that the engine may use, less weights and workspace, is
 // left for the cache. Errors name what is missing, or say that no memory is left.
-func NewFit(m Model, d Deployment) (Fit, error) {
-	if d.MaxNumSeqs == 0 {
-		d.MaxNumSeqs = 256
-	}
-	f := Fit{Model: m, deployment: d}
+func (c *Config) fit(m Model, gpu Bytes) (*Fit, error) {
+	f := &Fit{Model: m, GPU: gpu, config: c}
 	switch {
-	case !(d.GPUBytes > 0):
-		return Fit{}, errors.New("the memory of a GPU is not known")
 	case m.Hybrid:
-		return Fit{}, errors.New("some layers of this model keep a state for each sequence whose size is not counted; set kv_capacity_tokens as the engine prints it")
-	case !(d.Weights > 0):
-		return Fit{}, errors.New("gpu.weights is not set; set the size of the checkpoint's files, such as 132GiB, or kv_capacity_tokens as the engine prints it")
+		return nil, errors.New("some layers of this model keep a state for each sequence whose size is not counted; set kv_capacity_tokens as the engine prints it")
+	case gpu.Weights == 0:
+		return nil, errors.New("gpu.weights is not set; set the size of the checkpoint's files, such as 132GiB, or kv_capacity_tokens as the engine prints it")
 	}
-	var err error
-	if f.TokenBytes, err = m.RequestBytes(d.KVDType, d.GPUs, 1); err != nil {
-		return Fit{}, err
-	}
-	f.GPU = Bytes{Memory: d.GPUBytes, Unused: d.GPUBytes * (1 - d.Utilization), Weights: d.Weights / float64(d.GPUs), Workspace: d.Workspace}
+	f.TokenBytes = f.requestBytes(1)
 	f.GPU.KV = f.GPU.Memory - f.GPU.Unused - f.GPU.Weights - f.GPU.Workspace
 	if f.GPU.KV <= 0 {
-		return Fit{}, fmt.Errorf("weights take %.1f GiB and the rest %.1f GiB of the %.1f GiB that a GPU may use: use more GPUs per replica, a smaller dtype, or a larger GPU",
+		return nil, fmt.Errorf("weights take %.1f GiB and the rest %.1f GiB of the %.1f GiB that a GPU may use: use more GPUs per replica, a smaller dtype, or a larger GPU",
 			f.GPU.Weights/gib, f.GPU.Workspace/gib, (f.GPU.Memory-f.GPU.Unused)/gib)
 	}
 	return f, nil
@@ -68,9 +78,9 @@ const gib = 1 << 30
 
 // requestBytes is the cache of a request with context tokens on one GPU, in bytes.
 func (f *Fit) requestBytes(context float64) float64 {
-	bytes, err := f.Model.RequestBytes(f.deployment.KVDType, f.deployment.GPUs, context)
+	bytes, err := f.Model.RequestBytes(f.config.KVDType, f.config.GPU.PerReplica, context)
 	if err != nil {
-		return math.NaN() // NewFit has checked the dtype
+		return math.NaN() // the dtype has been checked
 	}
 	return bytes
 }
@@ -90,9 +100,9 @@ func (f *Fit) Requests(context float64) (most, safe int, binding string) {
 	if f.Model.MaxContext > 0 && context > float64(f.Model.MaxContext) {
 		return 0, 0, Context
 	}
-	each, slots := f.requestBytes(context), f.deployment.MaxNumSeqs
+	each, slots := f.requestBytes(context), cmp.Or(f.config.MaxNumSeqs, 256)
 	most = int(min(f.GPU.KV/each, maxNumber))
-	safe = int(min(f.GPU.KV*f.deployment.KVTarget/each, maxNumber))
+	safe = int(min(f.GPU.KV*f.config.KVTarget/each, maxNumber))
 	if most > slots {
 		return slots, min(safe, slots), Slots
 	}

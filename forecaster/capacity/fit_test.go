@@ -9,31 +9,36 @@ import (
 // near reports whether got differs from want by at most a share of it.
 func near(got, want, share float64) bool { return math.Abs(got-want) <= share*math.Abs(want) }
 
-// deployment is one GPU of 79.2 GiB, with the defaults of a pool and the weights of Llama-3-8B.
-func deployment(edit func(*Deployment)) Deployment {
-	d := Deployment{GPUs: 1, GPUBytes: 79.2 * gib, Utilization: .9, Weights: 14.96 * gib, Workspace: defaultWorkspace, KVTarget: .85}
+// fitOf puts a model on one GPU of 79.2 GiB, with the defaults of a pool and the weights of Llama-3-8B.
+func fitOf(t *testing.T, name string, edit func(*Config)) (*Fit, error) {
+	t.Helper()
+	c := Config{GPU: GPU{Memory: "79.2GiB", Weights: "14.96GiB"}}.withDefaults()
 	if edit != nil {
-		edit(&d)
+		edit(&c)
 	}
-	return d
+	gpu, err := c.gpuBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.fit(model(t, name), gpu)
 }
 
 // TestTokensAgainstEngines compares the tokens of a replica with those that vLLM printed at its start.
 func TestTokensAgainstEngines(t *testing.T) {
 	for _, tt := range []struct {
 		name, model string
-		d           Deployment
+		edit        func(*Config)
 		tokens      float64
 	}{
 		// vllm-project/vllm#10511: 79.22 GiB, weights take 14.96GiB, available_kv_cache_memory 53.29GiB; 128 KiB a
 		// token.
-		{"Llama-3-8B on an H100", "llama3-8b", deployment(nil), 53.29 * gib / (128 << 10)},
+		{"Llama-3-8B on an H100", "llama3-8b", nil, 53.29 * gib / (128 << 10)},
 		// vllm-project/vllm#12569: weights took 67.7229 GB, -gpu-memory-utilization 0.98, 1381 blocks of 16.
-		{"Llama-3.1-70B w8a8 on an H100", "llama3.1-70b-w8a8", deployment(func(d *Deployment) { d.Weights, d.Utilization = 67.7229*gib, .98 }), 1381 * 16},
+		{"Llama-3.1-70B w8a8 on an H100", "llama3.1-70b-w8a8", func(c *Config) { c.GPU.Weights, c.GPU.Utilization = "67.7229GiB", .98 }, 1381 * 16},
 		// vllm-project/vllm#2031: 7351 blocks of 16 after the fix.
-		{"Llama-2-7B on an A100", "llama2-7b", deployment(func(d *Deployment) { d.Weights = 12.55 * gib }), 7351 * 16},
+		{"Llama-2-7B on an A100", "llama2-7b", func(c *Config) { c.GPU.Weights = "12.55GiB" }, 7351 * 16},
 	} {
-		f, err := NewFit(model(t, tt.model), tt.d)
+		f, err := fitOf(t, tt.model, tt.edit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +47,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 		}
 	}
 	// vllm-project/vllm#21348: 8.11 GiB of cache on each of 4 GPUs are 178,880 tokens.
-	f, err := NewFit(model(t, "qwen3-235b-a22b-fp8"), deployment(func(d *Deployment) { d.GPUs, d.Weights = 4, 220*gib }))
+	f, err := fitOf(t, "qwen3-235b-a22b-fp8", func(c *Config) { c.GPU.PerReplica, c.GPU.Weights = 4, "220GiB" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +74,7 @@ func TestWindowedRequests(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	f, err := NewFit(model(t, "llama3-8b"), deployment(func(d *Deployment) { d.MaxNumSeqs = 128 }))
+	f, err := fitOf(t, "llama3-8b", func(c *Config) { c.MaxNumSeqs = 128 })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,30 +94,27 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestNewFitRefuses(t *testing.T) {
-	valid := model(t, "llama3-8b")
-	for want, d := range map[string]Deployment{
-		"memory of a GPU":        deployment(func(d *Deployment) { d.GPUBytes = 0 }),
-		"gpu.weights is not set": deployment(func(d *Deployment) { d.Weights = 0 }),
-		"more GPUs per replica":  deployment(func(d *Deployment) { d.GPUBytes = 16 * gib }),
-		`"int3"`:                 deployment(func(d *Deployment) { d.KVDType = "int3" }),
+func TestFitRefuses(t *testing.T) {
+	for want, edit := range map[string]func(c *Config){
+		"gpu.weights is not set": func(c *Config) { c.GPU.Weights = "" },
+		"more GPUs per replica":  func(c *Config) { c.GPU.Memory = "16GiB" },
 	} {
-		if _, err := NewFit(valid, d); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := fitOf(t, "llama3-8b", edit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
 	}
-	if _, err := NewFit(model(t, "qwen3-next-80b"), deployment(nil)); err == nil || !strings.Contains(err.Error(), "keep a state for each sequence") {
+	if _, err := fitOf(t, "qwen3-next-80b", nil); err == nil || !strings.Contains(err.Error(), "keep a state for each sequence") {
 		t.Errorf("a hybrid model: %v", err)
 	}
 }
 
 func TestGPUMemory(t *testing.T) {
 	for text, want := range map[string]float64{"h100-80g": 79.2 * gib, "H200-141G": 139.8 * gib, "80GiB": 80 * gib} {
-		if got, err := GPUMemory(text); err != nil || got != want {
+		if got, err := gpuMemory(text); err != nil || got != want {
 			t.Errorf("%q: %g, %v", text, got, err)
 		}
 	}
-	if _, err := GPUMemory("h100"); err == nil || !strings.Contains(err.Error(), "h100-80g") {
+	if _, err := gpuMemory("h100"); err == nil || !strings.Contains(err.Error(), "h100-80g") {
 		t.Errorf("h100: %v", err)
 	}
 }

@@ -33,12 +33,12 @@ var gpuGiB = map[string]float64{
 	"mi355x-288g":  287.9,
 }
 
-// GPUMemory is the memory of one GPU in bytes: of a name in gpuGiB, or a size such as 80GiB.
-func GPUMemory(nameOrSize string) (bytes float64, err error) {
+// gpuMemory is the memory of one GPU in bytes: of a name in gpuGiB, or a size such as 80GiB.
+func gpuMemory(nameOrSize string) (bytes float64, err error) {
 	if known, ok := gpuGiB[strings.ToLower(nameOrSize)]; ok {
 		return known * gib, nil
 	}
-	if bytes, err = ParseSize(nameOrSize); err == nil && bytes > 0 {
+	if bytes, err = parseSize(nameOrSize); err == nil && bytes > 0 {
 		return bytes, nil
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(gpuGiB)), ", ")
@@ -48,9 +48,9 @@ func GPUMemory(nameOrSize string) (bytes float64, err error) {
 // maxSize bounds a memory size: 1 PiB.
 const maxSize = 1 << 50
 
-// ParseSize reads a memory size such as "80GiB", "141 GB" or "512MiB" into bytes. A unit is required, because a plain
+// parseSize reads a memory size such as "80GiB", "141 GB" or "512MiB" into bytes. A unit is required, because a plain
 // number could mean GiB or bytes.
-func ParseSize(s string) (bytes float64, err error) {
+func parseSize(s string) (bytes float64, err error) {
 	n, err := units.ParseStrictBytes(strings.NewReplacer(" ", "", "kB", "KB").Replace(s))
 	if err != nil || n < 0 || n > maxSize {
 		return 0, fmt.Errorf("%q is no memory size with a unit, from 0 to 1024TiB; write it like 80GiB", s)

@@ -107,12 +107,12 @@ func (c *Config) decode() float64 {
 
 // readModel computes the size of the cache from the model's config.json, which may be nil.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
-	d, err := c.deployment()
+	gpu, err := c.gpuBytes()
 	if err != nil {
 		return err
 	}
 	if modelJSON == nil {
-		if d.GPUBytes > 0 && c.KVCapacityTokens == 0 {
+		if gpu.Memory > 0 && c.KVCapacityTokens == 0 {
 			return c.errorf("model_config", "not set, so the memory of a GPU says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
 		}
 		return nil
@@ -124,52 +124,19 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if _, err := model.element(c.KVDType); err != nil {
 		return c.errorf("kv_dtype", "%w", err)
 	}
-	if d.GPUBytes == 0 {
+	if gpu.Memory == 0 {
 		return nil
 	}
-	fit, err := NewFit(model, d)
-	if err != nil {
-		if p.KVTokens > 0 {
-			return nil // the engine's report is sufficient
-		}
+	fit, err := c.fit(model, gpu)
+	switch {
+	case p.KVTokens > 0: // the stated cache is sufficient
+	case err != nil:
 		return c.errorf("gpu", "%w", err)
-	}
-	p.Fit = &fit
-	if p.KVTokens == 0 {
+	default:
 		p.KVTokens = fit.Tokens(max(float64(c.ContextTokens), 1))
 	}
+	p.Fit = fit
 	return nil
-}
-
-// deployment is the GPU block.
-func (c *Config) deployment() (Deployment, error) {
-	d := Deployment{
-		GPUs: c.GPU.PerReplica, Utilization: c.GPU.Utilization, Workspace: defaultWorkspace, KVDType: c.KVDType,
-		MaxNumSeqs: c.MaxNumSeqs, KVTarget: c.KVTarget,
-	}
-	for _, size := range []struct {
-		key, text string
-		into      *float64
-	}{
-		{"gpu.memory", c.GPU.Memory, &d.GPUBytes}, {"gpu.weights", c.GPU.Weights, &d.Weights}, {"gpu.workspace", c.GPU.Workspace, &d.Workspace},
-	} {
-		if size.text == "" {
-			continue
-		}
-		v, err := ParseSize(size.text)
-		if err != nil {
-			return d, c.errorf(size.key, "%w", err)
-		}
-		*size.into = v
-	}
-	if c.GPU.Type != "" && d.GPUBytes == 0 {
-		v, err := GPUMemory(c.GPU.Type)
-		if err != nil {
-			return d, c.errorf("gpu.type", "%w", err)
-		}
-		d.GPUBytes = v
-	}
-	return d, nil
 }
 
 // zone is the pool's time zone. "Local" is refused, because forecasts would depend on the machine.

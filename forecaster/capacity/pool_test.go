@@ -251,12 +251,12 @@ func TestPoolFromCurve(t *testing.T) {
 
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]float64{"80GiB": 80 << 30, "141 GB": 141e9, " 512MiB ": 512 << 20, "1.5TiB": 1.5 * (1 << 40), "0B": 0, "7kB": 7000} {
-		if got, err := ParseSize(text); err != nil || got != want {
+		if got, err := parseSize(text); err != nil || got != want {
 			t.Errorf("%q: %g, %v; want %g", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "80", "GiB", "-1GiB", "NaNGiB", "InfGiB", "9e9TiB", "80 gib", "80GiBs"} {
-		if got, err := ParseSize(text); err == nil {
+		if got, err := parseSize(text); err == nil {
 			t.Errorf("%q is read as %g", text, got)
 		}
 	}
@@ -265,7 +265,7 @@ func TestParseSize(t *testing.T) {
 func FuzzParseSize(f *testing.F) {
 	f.Add("80GiB")
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := ParseSize(s); err == nil && !(v >= 0 && v <= maxSize) {
+		if v, err := parseSize(s); err == nil && !(v >= 0 && v <= maxSize) {
 			t.Errorf("%q is read as %g", s, v)
 		}
 	})
