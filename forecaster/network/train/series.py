@@ -161,7 +161,7 @@ def alter(s, series, r):
         y = gamma(r, 3, y)
     if r.random() < .15:  # with gaps
         for _ in range(r.integers(1, 6)):
-            y[r.integers(len(y)):][:r.integers(1, 101)] = np.nan
+            y[r.integers(len(y)):][:r.integers(1, 26)] = np.nan
     return y
 
 
