@@ -18,11 +18,7 @@
 // there is none.
 //
 // Totals: Σ 60 · demand over the known minutes of the period (prompt tokens are those to prefill and those cached).
-// Records that come after features.revise are in no minute. Rejected calls have their expected tokens. CostShare is the
-// share of a class in what was paid: of each resource in proportion to its use (failed attempts included), and
-// resources in proportion to the replicas that they need (Σ load / PerReplica), over the minutes with known load.
-// ServedUSD is that share of the cost of Paid (below) over the requests of these minutes that were served to their end,
-// so it includes failed work and idle replicas.
+// Records that come after features.revise are in no minute. Rejected calls have their expected tokens.
 //
 // Accuracy, of every stored class, dimension and horizon: y is the outcome, q(τ) the forecast's quantile, N the number
 // of outcomes. Sums are over forecasts whose target minute m is in the period and known; those with an unknown one are

@@ -38,15 +38,13 @@ func withTimeline() *Report {
 		for _, x := range []struct {
 			list *[]Number
 			v    float64
-		}{{&kv.Actual, level}, {&kv.Peak, 1.1 * level}, {&kv.Capacity, 2.3e6}, {&kv.P10, .8 * level}, {&kv.P50, level}, {&kv.P90, 1.2 * level},
-			{&t.Ready, 5}, {&t.Desired, 6}, {&t.Needed, math.Ceil(level / 4e5)}} {
+		}{{&kv.Actual, level}, {&kv.Peak, 1.1 * level}, {&kv.Capacity, 2.3e6}, {&kv.Asked, 2.8e6}, {&kv.P10, .8 * level}, {&kv.P50, level}, {&kv.P90, 1.2 * level}} {
 			v := Number(x.v)
 			if i > 100 && i < 110 {
 				v = Number(math.NaN())
 			}
 			*x.list = append(*x.list, v)
 		}
-		t.Warned = append(t.Warned, i%60 > 50)
 	}
 	decode := kv
 	decode.Resource, decode.Unit = "decode", "tokens/s"
@@ -95,8 +93,8 @@ func TestPageIsSelfContained(t *testing.T) {
 		if !shown {
 			t.Errorf("%s does not show a name unchanged", name)
 		}
-		if name == "html" && drawings != 3 {
-			t.Errorf("%d drawings, want 3", drawings)
+		if name == "html" && drawings != 2 {
+			t.Errorf("%d drawings, want 2", drawings)
 		}
 	}
 	if out := regexp.MustCompile(`(?i)@import|url\((?:[^#])|\bNaN\b|Infinity`).FindString(rendered(t, r, "html")); out != "" {
@@ -185,7 +183,7 @@ func TestTimeline(t *testing.T) {
 		h.decisions = append(h.decisions, d)
 	}
 	line := reconcile(t, h, 60, 120).Pools[0].Timeline
-	if line == nil || line.Minutes != 1 || line.Resources[0].Resource != features.DimRequests || len(line.Ready) != 60 {
+	if line == nil || line.Minutes != 1 || line.Resources[0].Resource != features.DimRequests || len(line.Resources[0].Actual) != 60 {
 		t.Fatalf("%+v", line)
 	}
 	x := &line.Resources[0]
@@ -195,17 +193,14 @@ func TestTimeline(t *testing.T) {
 		if i >= 30 {
 			ready = 3
 		}
-		got := []Number{x.Actual[i], x.Peak[i], x.P50[i], x.P90[i], line.Ready[i], line.Desired[i], x.Capacity[i], line.Needed[i]}
-		want := []Number{y, y, y - 8, 1.4 * (y - 8), ready, 4, 50 * ready, Number(math.Ceil(float64(y) / 50))}
+		got := []Number{x.Actual[i], x.Peak[i], x.P50[i], x.P90[i], x.Capacity[i], x.Asked[i]}
+		want := []Number{y, y, y - 8, 1.4 * (y - 8), 50 * ready, 200}
 		if i >= 30 && i < 35 { // a gap
 			nan := Number(math.NaN())
-			want[0], want[1], want[7] = nan, nan, nan
+			want[0], want[1] = nan, nan
 		}
 		if diff := cmp.Diff(want, got, close); diff != "" {
 			t.Fatalf("minute %d: %s", i, diff)
-		}
-		if line.Warned[i] != (i >= 30) {
-			t.Fatalf("minute %d: warned %v", i, line.Warned[i])
 		}
 	}
 	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {

@@ -43,7 +43,7 @@ func Reconcile(ctx context.Context, h History, s Span) (*Report, error) {
 			continue
 		}
 		out.Saturation, out.Decisions, out.Timeline = p.saturation(), p.decisions(), p.timeline()
-		out.Totals, out.Contradicts = p.totals(out.Decisions.Provision.Paid.USD), p.basis.Contradicts
+		out.Totals, out.Contradicts = p.totals(), p.basis.Contradicts
 		r.Pools = append(r.Pools, out)
 	}
 	r.summarise()

@@ -75,15 +75,9 @@ func (e Episode) Warned() string {
 	return map[Outcome]string{InTime: "in time", Late: "late", Missed: "no warning"}[e.Outcome]
 }
 
-// Forecasts of the pool's total: of the tightest resource, or of the others.
-func (p *Pool) Forecasts(tightest bool) (rows []Accuracy) {
-	first := p.MainAccuracy()
-	for _, a := range p.Accuracy {
-		if first != nil && a.Class == features.TotalClass && a.Outcomes > 0 && (a.Dimension == first.Dimension) == tightest {
-			rows = append(rows, a)
-		}
-	}
-	return rows
+// Forecasts of the pool's total.
+func (p *Pool) Forecasts() []Accuracy {
+	return slices.DeleteFunc(slices.Clone(p.Accuracy), func(a Accuracy) bool { return a.Class != features.TotalClass || a.Outcomes == 0 })
 }
 
 // Worst are the worst saturations, by time.

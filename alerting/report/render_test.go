@@ -50,8 +50,8 @@ func week() *Report {
 		{
 			Pool: "llama-70b", Data: Data{Minutes: 10080, Observed: 10050, Decided: 10079},
 			Totals: []Total{
-				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9, CostShare: 1, ServedUSD: .0043},
-				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9, CostShare: .6, ServedUSD: .0051},
+				{Class: "*", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: 3.3e9, OutputTokens: 1.9e9},
+				{Class: "chat", Requests: 7.46e6, PromptTokens: 9.1e9, CachedTokens: nan, OutputTokens: 1.9e9},
 			},
 			Accuracy: []Accuracy{
 				row("*", "requests", "1/s", "5", 12.34, .05), row("*", "requests", "1/s", "15", 12.34, .081),

@@ -45,7 +45,7 @@ type Data struct {
 	Decided  int `json:"decided"`  // with a decision in force
 }
 
-// Total is the demand of one class in the period, and its share of the cost. It leaves out records that came after
+// Total is the demand of one class in the period. It leaves out records that came after
 // features.revise, and unknown minutes. A count without any known minute is null.
 type Total struct {
 	Class        string `json:"class"`
@@ -53,9 +53,6 @@ type Total struct {
 	PromptTokens Number `json:"prompt_tokens"`
 	CachedTokens Number `json:"cached_tokens"` // of PromptTokens
 	OutputTokens Number `json:"output_tokens"`
-
-	CostShare Number `json:"cost_share"`             // of Provision.Paid
-	ServedUSD Number `json:"usd_per_served_request"` // CostShare of the cost of Paid, over the requests served in the same minutes
 }
 
 // Accuracy has the scores of forecasts of one class and dimension at one horizon.

@@ -15,14 +15,9 @@ import (
 // headline is the horizon of summaries.
 var headline = strconv.Itoa(headlineMinutes)
 
-// headline are the rows of a pool's total at the headline horizon with outcomes.
-func (p *Pool) headline() (rows []Accuracy) {
-	for _, a := range p.Accuracy {
-		if a.Class == features.TotalClass && a.Horizon == headline && a.Outcomes > 0 {
-			rows = append(rows, a)
-		}
-	}
-	return rows
+// headline are the forecasts of a pool's total at the headline horizon.
+func (p *Pool) headline() []Accuracy {
+	return slices.DeleteFunc(p.Forecasts(), func(a Accuracy) bool { return a.Horizon != headline })
 }
 
 // poolsText names up to three pools, or counts them.

@@ -16,11 +16,6 @@ type Timeline struct {
 
 	// Resources: the tightest first, if a capacity is known.
 	Resources []ResourceTimeline `json:"resources"`
-
-	Ready   []Number `json:"ready"`   // replicas, minimum
-	Desired []Number `json:"desired"` // maximum
-	Needed  []Number `json:"needed"`  // by the load of a minute, of any resource, maximum
-	Warned  []bool   `json:"warned"`  // a decision warned of saturation
 }
 
 // ResourceTimeline is one resource over the bins.
@@ -30,6 +25,7 @@ type ResourceTimeline struct {
 	Actual   []Number `json:"actual"`   // mean load
 	Peak     []Number `json:"peak"`     // the largest minute of load
 	Capacity []Number `json:"capacity"` // of the ready replicas, minimum
+	Asked    []Number `json:"asked"`    // capacity of the replicas asked for, maximum
 	P10      []Number `json:"p10"`      // means of forecasts 15 minutes before
 	P50      []Number `json:"p50"`
 	P90      []Number `json:"p90"`
@@ -88,27 +84,14 @@ func (p *pool) timeline() *Timeline {
 	if t.Resources == nil {
 		return nil
 	}
-	least, most := slices.Min[[]float64], slices.Max[[]float64]
-	t.Ready = p.bins(least, p.decided(func(x *tick) float64 { return float64(x.ready) }))
-	t.Desired = p.bins(most, p.decided(func(x *tick) float64 { return float64(x.desired) }))
-	t.Needed = p.bins(most, func(m int) float64 { return p.minutes[m].needed() })
-	warned := func(x *tick) float64 {
-		if x.warns {
-			return 1
-		}
-		return 0
-	}
-	for _, n := range p.bins(most, p.decided(warned)) {
-		t.Warned = append(t.Warned, n > 0)
-	}
 	return t
 }
 
-// decided is a value of the decision in force in a minute; NaN without one.
-func (p *pool) decided(of func(*tick) float64) func(minute int) float64 {
+// capacity is that of a resource in a minute, with a number of replicas of the decision in force; NaN without one.
+func (p *pool) capacity(dimension string, replicas func(*tick) int) func(minute int) float64 {
 	return func(m int) float64 {
 		if x := p.minutes[m].tick; x != nil {
-			return of(x)
+			return float64(replicas(x)) * x.of(dimension).perReplica
 		}
 		return math.NaN()
 	}
@@ -117,8 +100,11 @@ func (p *pool) decided(of func(*tick) float64) func(minute int) float64 {
 // resourceTimeline has the load of one resource, and its forecasts.
 func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 	load := func(m int) float64 { return p.loadOf(d.Name, m) }
-	capacity := p.decided(func(t *tick) float64 { return float64(t.ready) * t.of(d.Name).perReplica })
-	t := ResourceTimeline{Resource: d.Name, Unit: d.Unit, Actual: p.bins(mean, load), Peak: p.bins(slices.Max, load), Capacity: p.bins(slices.Min, capacity)}
+	t := ResourceTimeline{
+		Resource: d.Name, Unit: d.Unit, Actual: p.bins(mean, load), Peak: p.bins(slices.Max, load),
+		Capacity: p.bins(slices.Min, p.capacity(d.Name, func(t *tick) int { return t.ready })),
+		Asked:    p.bins(slices.Max, p.capacity(d.Name, func(t *tick) int { return t.desired })),
+	}
 	f := p.forecasts[d.Name]
 	if f == nil {
 		f = &headlines{}
