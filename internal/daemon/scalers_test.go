@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func TestScalers(t *testing.T) {
 		}
 	}
 	_, exposition := testenv.Get(p.base + "/metrics")
-	t.Run("metrics", func(t *testing.T) { testenv.LintMetrics(t, exposition) })
+	t.Run("metrics", func(t *testing.T) { lintMetrics(t, exposition) })
 
 	// The telemetry of another pool advances the time. Pool chat has no telemetry, which does not mean zero traffic.
 	for m := range 10 {
@@ -111,4 +112,20 @@ func desiredOverHTTP(t *testing.T, p *inProcess) (n float64, code int) {
 	}
 	code = p.getJSON(t, "/api/v1/pools/chat/desired", &answer)
 	return answer.Desired, code
+}
+
+// lintMetrics runs promtool's linter on an exposition. It ignores problems with names that libraries choose.
+func lintMetrics(t testing.TB, exposition string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), testenv.Program(t, "prometheus", "promtool"), "check", "metrics")
+	cmd.Stdin = strings.NewReader(exposition)
+	out, err := cmd.CombinedOutput() // promtool also fails if it reports problems in out
+	if err != nil && len(out) == 0 {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") {
+			t.Error(strings.TrimSpace(line))
+		}
+	}
 }

@@ -76,22 +76,6 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// LintMetrics runs promtool's linter on an exposition. It ignores problems with names that libraries choose.
-func LintMetrics(t testing.TB, exposition string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), Program(t, "prometheus", "promtool"), "check", "metrics")
-	cmd.Stdin = strings.NewReader(exposition)
-	out, err := cmd.CombinedOutput() // promtool also fails if it reports problems in out
-	if err != nil && len(out) == 0 {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(line, "go_") && !strings.HasPrefix(line, "process_") {
-			t.Error(strings.TrimSpace(line))
-		}
-	}
-}
-
 // Patience limits every wait for something outside the test. Usual waits are much shorter.
 const Patience = time.Minute
 
