@@ -138,28 +138,11 @@ func (c *Config) check(k *checker) {
 	k.oneOf("log.format", c.Log.Format, "console", "json")
 }
 
-// Listener is an address that the daemon listens on, by its key.
-type Listener struct {
-	Key, Address string
-	TLS          tlsconfig.Server
-}
-
-// Addresses lists where the daemon listens.
-func (c *Config) Addresses() (all []Listener) {
-	add := func(key, address string, tls tlsconfig.Server) {
-		if address != "" {
-			all = append(all, Listener{key, address, tls})
-		}
-	}
-	add("server.listen", c.Server.Listen, tlsconfig.Server{})
-	add("server.probes", c.Server.Probes, tlsconfig.Server{})
-	add("keda.listen", c.KEDA.Listen, c.KEDA.TLS)
-	add("listeners.http.listen", c.Listeners.HTTP.Listen, c.Listeners.HTTP.TLS)
+// TLS are the sections of certificates of the addresses that the daemon listens on, by their key.
+func (c *Config) TLS() map[string]tlsconfig.Server {
+	all := map[string]tlsconfig.Server{"keda.tls": c.KEDA.TLS, "listeners.http.tls": c.Listeners.HTTP.TLS}
 	for i := range c.Dynamo.Planners {
-		add(fmt.Sprintf("dynamo.planners[%d].listen", i), c.Dynamo.Planners[i].Listen, c.Dynamo.Planners[i].TLS)
-	}
-	if c.NATS.URL == "" && c.NATS.Embedded.Listen != "none" {
-		add("nats.embedded.listen", c.NATS.Embedded.Listen, tlsconfig.Server{})
+		all[fmt.Sprintf("dynamo.planners[%d].tls", i)] = c.Dynamo.Planners[i].TLS
 	}
 	return all
 }

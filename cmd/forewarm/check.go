@@ -94,9 +94,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	if err := web.Validate(cfg.Server.WebConfig); err != nil {
 		return usagef("server.web_config is %q: %w", cfg.Server.WebConfig, err)
 	}
-	for _, a := range cfg.Addresses() {
-		if _, err := a.TLS.Open(nil); err != nil {
-			return usagef("%s.tls.%w", strings.TrimSuffix(a.Key, ".listen"), err)
+	for key, tls := range cfg.TLS() {
+		if _, err := tls.Open(nil); err != nil {
+			return usagef("%s.%w", key, err)
 		}
 	}
 	if cfg.NATS.URL == "" {

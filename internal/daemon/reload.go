@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/ingest/jetstream"
 )
 
 // Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups. It returns a [ConfigError],
@@ -83,9 +82,8 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
 		return float64(r.loadedAt.Load()) / 1e3
 	})
-	log.Info("serving", zap.Int("pools", len(cfg.Pools)), zap.String("nats", d.Status().Connection), zap.String("http", d.listener.Addr().String()),
+	log.Info("serving", zap.Int("pools", len(cfg.Pools)), zap.String("nats", jetstream.Redact(d.NATSURL())), zap.String("http", d.listener.Addr().String()),
 		zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
-	d.logAddresses()
 	return d, nil
 }
 
@@ -122,21 +120,6 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 func (r *reloader) refuse(err error) {
 	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", time.Now().UTC().Format(time.RFC3339), oneLine(err))))
 	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
-}
-
-// logAddresses logs the addresses for producers.
-func (d *Daemon) logAddresses() {
-	if d.embedded == nil {
-		return
-	}
-	from, addresses := "this machine only", []string{strings.TrimPrefix(d.embedded.URL(), "nats://")}
-	if address := d.intake.Addr(); address != "" {
-		addresses = append(addresses, address)
-	}
-	if slices.ContainsFunc(addresses, httpguard.IsOpen) {
-		from = "the network"
-	}
-	d.log.Info("producers publish to the embedded server", zap.String("url", d.embedded.URL()), zap.String("reached from", from))
 }
 
 // NewLogger creates a logger to stderr.
