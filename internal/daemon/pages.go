@@ -24,9 +24,9 @@ func (d *Daemon) openPages() {
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
-	d.handlePage("GET /reports/", d.serveReports)
-	d.handlePage("GET /api/v1/report", d.getReport)
-	d.handlePage("GET /api/v1/plan", d.getPlan)
+	d.server.Handle("GET /reports/", http.HandlerFunc(d.serveReports))
+	d.handleDocument("GET /api/v1/report", "md", d.getReport)
+	d.handleDocument("GET /api/v1/plan", "html", d.getPlan)
 }
 
 // stored reads the history of a pool from the series and the log.
@@ -36,40 +36,34 @@ type stored struct {
 }
 
 // serveReports answers with the files in the folder of reports, and with a list of them.
-func (d *Daemon) serveReports(w http.ResponseWriter, r *http.Request) error {
+func (d *Daemon) serveReports(w http.ResponseWriter, r *http.Request) {
 	root, err := os.OpenRoot(d.cfg.ReportDir()) // it opens nothing outside the folder
 	if err != nil {
-		return server.Problemf(http.StatusNotFound, "no report was made on schedule yet (report.schedule says when): %v", err)
+		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report was made on schedule yet (report.schedule says when): %v", err))
+		return
 	}
 	defer root.Close()
 	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
 	http.StripPrefix("/reports/", http.FileServerFS(root.FS())).ServeHTTP(w, r)
-	return nil
 }
 
-// handlePage serves requests, and answers with the error of f.
-func (d *Daemon) handlePage(pattern string, f func(http.ResponseWriter, *http.Request) error) {
+// handleDocument answers with a document in the format that the query asks for.
+func (d *Daemon) handleDocument(pattern, usual string, render func(r *http.Request, format string) ([]byte, error)) {
 	d.server.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := f(w, r); err != nil {
-			server.WriteProblem(w, err)
+		format := cmp.Or(r.FormValue("format"), usual)
+		if markdown.MediaTypes[format] == "" {
+			server.WriteProblem(w, server.Problemf(http.StatusBadRequest, "format is %q: it must be md, json or html", format))
+			return
 		}
+		document, err := render(r, format)
+		if err != nil {
+			server.WriteProblem(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", markdown.MediaTypes[format])
+		w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
+		_, _ = w.Write(document) // the client may have disconnected
 	}))
-}
-
-// documentFormat is the format that a query asks for.
-func documentFormat(r *http.Request, usual string) (string, error) {
-	format := cmp.Or(r.FormValue("format"), usual)
-	if markdown.MediaTypes[format] == "" {
-		return "", server.Problemf(http.StatusBadRequest, "format is %q: it must be md, json or html", format)
-	}
-	return format, nil
-}
-
-// writeDocument answers with a document.
-func writeDocument(w http.ResponseWriter, format string, document []byte) {
-	w.Header().Set("Content-Type", markdown.MediaTypes[format])
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	_, _ = w.Write(document) // the client may have disconnected
 }
 
 // explanation returns the server's explanation of a decision.
@@ -87,21 +81,12 @@ const planDays = 7
 // getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:
 // /api/v1/plan?pool=chat&launch=3&prompt=1.5&output=1&cache_hit=0.5&retry=0.1&replicas=4&ramp=20m. Others:
 // prefill_replicas, format.
-func (d *Daemon) getPlan(w http.ResponseWriter, r *http.Request) error {
-	format, err := documentFormat(r, "html")
-	if err != nil {
-		return err
-	}
+func (d *Daemon) getPlan(r *http.Request, format string) ([]byte, error) {
 	sheet, err := d.plan(r.Context(), r.Form)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	document, err := plan.Render(sheet, format)
-	if err != nil {
-		return err
-	}
-	writeDocument(w, format, document)
-	return nil
+	return plan.Render(sheet, format)
 }
 
 // plan makes the launch sheet of a query. One runs at a time.

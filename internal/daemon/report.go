@@ -182,31 +182,22 @@ func (d *Daemon) reported() (at time.Time, err error) {
 }
 
 // getReport answers with the report of the queried period, by default the last week that has settled.
-func (d *Daemon) getReport(w http.ResponseWriter, r *http.Request) error {
-	format, err := documentFormat(r, "md")
-	if err != nil {
-		return err
-	}
+func (d *Daemon) getReport(r *http.Request, format string) ([]byte, error) {
 	newest, err := d.reader.Last(r.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if newest.IsZero() && r.FormValue("to") == "" {
-		return server.Problemf(http.StatusNotFound, "the log has no decision yet")
+		return nil, server.Problemf(http.StatusNotFound, "the log has no decision yet")
 	}
 	newest = newest.Add(-d.cfg.Features.Revise) // unsettled minutes would count as missing
 	span, err := report.ParseSpan(r.FormValue("from"), r.FormValue("to"), cmp.Or(r.FormValue("timezone"), d.cfg.Report.Timezone), newest)
 	if err != nil {
-		return server.Problemf(http.StatusBadRequest, "%v", err)
+		return nil, server.Problemf(http.StatusBadRequest, "%v", err)
 	}
 	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	document, err := report.Render(rep, format)
-	if err != nil {
-		return err
-	}
-	writeDocument(w, format, document)
-	return nil
+	return report.Render(rep, format)
 }
