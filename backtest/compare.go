@@ -117,6 +117,7 @@ type Cost struct {
 	GPUHours Number `json:"gpu_hours"` // at the target; null if no setting reaches it
 	// Tuned is the result in the scored part of the setting of least cost at the target in the tuning part.
 	Tuned Result `json:"tuned"`
+	tuned *contender
 }
 
 // compare compares policies at one target.
@@ -125,24 +126,24 @@ func compare(policies [][]*contender, target float64) Comparison {
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)
 	var rivals []curve
 	for _, group := range policies {
-		spec := group[0].spec
-		chosen := bestKnobs(group, target)
+		name, chosen := group[0].name, bestKnobs(group, target)
 		var points []point
 		for i := range chosen {
 			points = append(points, chosen[i].pool.account.point())
 		}
 		scored := newCurve(points)
 		hours := scored.hoursAt(target)
-		c.Costs = append(c.Costs, Cost{Policy: spec.Name, GPUHours: Number(hours), Tuned: bestTuned(chosen, target).row()})
-		switch {
-		case spec.Name == ForewarmPolicy:
+		tuned := bestTuned(chosen, target)
+		c.Costs = append(c.Costs, Cost{Policy: name, GPUHours: Number(hours), Tuned: tuned.row(), tuned: tuned})
+		switch name {
+		case ForewarmPolicy:
 			own = hours
-		case spec.Name == OraclePolicy:
+		case OraclePolicy:
 			oracle = hours
 		default:
 			rivals = append(rivals, scored)
 			if hours < best {
-				best, c.BestRival = hours, spec.Name
+				best, c.BestRival = hours, name
 			}
 		}
 	}

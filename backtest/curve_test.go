@@ -35,7 +35,7 @@ func TestCompareTunesBeforeItScores(t *testing.T) {
 		a := func(p point) Account {
 			return Account{Minutes: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
 		}
-		return &contender{spec: spec, set: set, tuning: a(tuning), pool: &FluidPool{account: a(scored)}}
+		return &contender{name: spec.Name, set: set, tuning: a(tuning), pool: &FluidPool{account: a(scored)}}
 	}
 	own, rival := &PolicySpec{Name: ForewarmPolicy, Knobs: make([]Knob, 1)}, &PolicySpec{Name: "rival", Knobs: make([]Knob, 2)}
 	oracle := &PolicySpec{Name: OraclePolicy, Knobs: make([]Knob, 1)}

@@ -122,19 +122,12 @@ func PoliciesNamed(list []string) ([]PolicySpec, error) {
 	return chosen, nil
 }
 
-// defaults returns the default setting in the documentation of the original.
-func (p *PolicySpec) defaults() Setting {
-	var set Setting
+// settings returns the default setting or, for a sweep, all combinations of the knobs' values and the default setting.
+// The last knob varies fastest.
+func (p *PolicySpec) settings(sweep bool) []Setting {
+	defaults, all := Setting(nil), []Setting{nil}
 	for _, k := range p.Knobs {
-		set = append(set, k.Default)
-	}
-	return set
-}
-
-// grid returns all combinations of the knobs' values; the last knob varies fastest.
-func (p *PolicySpec) grid() []Setting {
-	all := []Setting{nil}
-	for _, k := range p.Knobs {
+		defaults = append(defaults, k.Default)
 		var more []Setting
 		for _, set := range all {
 			for _, v := range k.Values {
@@ -143,15 +136,8 @@ func (p *PolicySpec) grid() []Setting {
 		}
 		all = more
 	}
-	return all
-}
-
-// settings returns the settings to run: the default only, or a sweep that includes it.
-func (p *PolicySpec) settings(sweep bool) []Setting {
-	defaults := p.defaults()
-	var all []Setting
-	if sweep {
-		all = p.grid()
+	if !sweep {
+		return []Setting{defaults}
 	}
 	if !slices.ContainsFunc(all, func(s Setting) bool { return slices.Equal(s, defaults) }) {
 		all = append(all, defaults)

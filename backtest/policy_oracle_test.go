@@ -49,7 +49,7 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 	for seed := range uint64(2) {
 		need := bumpyDemand(seed)
 		var ps []point
-		for _, set := range specOf(t, OraclePolicy).grid() {
+		for _, set := range specOf(t, OraclePolicy).settings(true) {
 			a := fluidRun(t, need, seed, func(s Scene) Policy { return newOracle(s, set) })
 			ps = append(ps, a.point())
 		}
@@ -61,7 +61,7 @@ func TestNoPolicyBeatsTheOracle(t *testing.T) {
 			if spec.New == nil || spec.Name == OraclePolicy || spec.Name == RecordedPolicy {
 				continue
 			}
-			for i, set := range spec.grid() {
+			for i, set := range spec.settings(true) {
 				if (i+int(seed))%settings != 0 {
 					continue
 				}
@@ -141,7 +141,7 @@ func TestPoliciesDoNotSeeTheFuture(t *testing.T) {
 		}
 		asked := func(need []float64) (all []int) {
 			fluidRun(t, need, 1, func(s Scene) Policy {
-				policy := spec.New(s, spec.defaults())
+				policy := spec.New(s, spec.settings(false)[0])
 				return func(o Observation) int {
 					all = append(all, policy(o))
 					return all[len(all)-1]

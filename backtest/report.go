@@ -72,14 +72,15 @@ func (r *runner) writeReport(path string, s *Summary) error {
 		until = end
 	}
 	const layout = "2006-01-02 15:04"
+	warmup := func(p float64) time.Duration { return r.pool.Warmup.Quantile(p).Round(time.Second) }
 	p := page{
-		Summary: s, Title: filepath.Base(r.cfg.Trace), Sizing: r.sizingText(),
+		Summary: s, Title: filepath.Base(r.cfg.Trace), Sizing: fmt.Sprintf("%s, warm-up p50 %s, p90 %s", r.sizing, warmup(.5), warmup(.9)),
 		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format(layout), until.UTC().Format(layout)),
 	}
 	if r.cfg.Recorded != nil {
 		p.Title = "pool " + r.cfg.Options.Pool
 	}
-	for _, c := range r.shownContenders(s) {
+	for _, c := range r.shown(s) {
 		row := c.row()
 		p.Shown = append(p.Shown, row)
 		p.Tracks = append(p.Tracks, drawnTrack{row.Policy, row.Knob, c.track.draw()})
@@ -94,35 +95,14 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	return writeFile(path, func(w io.Writer) error { return reportTemplate.Execute(w, &p) })
 }
 
-func (r *runner) sizingText() string {
-	quantile := func(p float64) time.Duration { return r.pool.Warmup.Quantile(p).Round(time.Second) }
-	warmup := fmt.Sprintf("warm-up p50 %s, p90 %s", quantile(.5), quantile(.9))
-	if r.cfg.Pool == nil && r.hasReplicas() {
-		return fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes, %s", 100*capacityQuantile, warmup)
-	}
-	if r.cfg.Pool != nil {
-		return "the configured pool, " + warmup
-	}
-	return fmt.Sprintf("the busiest minute needs %d replicas, %s", r.cfg.PeakReplicas, warmup)
-}
-
-// shownContenders returns one contender per policy: the setting tuned for the first target, or the default.
-func (r *runner) shownContenders(s *Summary) (all []*contender) {
-	tuned := map[string]string{}
-	if len(s.Comparisons) > 0 {
-		for _, c := range s.Comparisons[0].Costs {
-			tuned[c.Policy] = c.Tuned.Knob
+// shown returns one contender per policy: the setting tuned for the first target, or the default.
+func (r *runner) shown(s *Summary) (all []*contender) {
+	for i, group := range r.policies {
+		if len(s.Comparisons) > 0 {
+			all = append(all, s.Comparisons[0].Costs[i].tuned)
+		} else {
+			all = append(all, group[slices.IndexFunc(group, func(c *contender) bool { return c.isDefault })])
 		}
-	}
-	for _, contenders := range r.policies {
-		var best *contender
-		for _, c := range contenders {
-			knob, chosen := tuned[c.spec.Name]
-			if best == nil || c.spec.knob(c.set) == knob || !chosen && c.isDefault() {
-				best = c
-			}
-		}
-		all = append(all, best)
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package backtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -42,6 +43,7 @@ type runner struct {
 	start  time.Time
 	demand *Demand
 	pool   capacity.Pool
+	sizing string // how the pool was chosen
 
 	until time.Time // end of the run
 
@@ -75,11 +77,13 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	}
 	switch {
 	case cfg.Pool != nil:
-		r.pool = *cfg.Pool
+		r.sizing, r.pool = "the configured pool", *cfg.Pool
 		r.pool.Name = cfg.Options.Pool
 	case r.hasReplicas():
+		r.sizing = fmt.Sprintf("a replica carries what one was seen to carry in %g %% of the minutes", 100*capacityQuantile)
 		r.pool, err = cfg.Recorded.seenPool(cfg.Options.Pool, r.demand, cfg.Warmup)
 	default:
+		r.sizing = fmt.Sprintf("the busiest minute needs %d replicas", cfg.PeakReplicas)
 		r.pool, err = PeakPool(cfg.Options.Pool, r.demand.Peak(), cfg.PeakReplicas, cfg.Warmup)
 	}
 	if err != nil {
@@ -158,8 +162,8 @@ func (r *runner) serve(t time.Time) {
 					c.tuning = c.pool.TakeAccount()
 				}
 				o, desired := c.step(load)
-				if c.policy != nil && c.isDefault() {
-					r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.spec.Name, o.Ready, o.Pending, desired, "", "", "")
+				if c.policy != nil && c.isDefault {
+					r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.name, o.Ready, o.Pending, desired, "", "", "")
 				}
 			}
 		}

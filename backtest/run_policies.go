@@ -33,13 +33,20 @@ func (r *runner) createPools() error {
 		if spec.Name == RecordedPolicy && !r.hasReplicas() {
 			continue
 		}
+		pool := r.pool
+		if spec.Name == RecordedPolicy {
+			pool = r.cfg.Recorded.recordedReplicas(pool, r.demand.Start)
+		}
 		var all []*contender
 		for _, set := range spec.settings(r.cfg.Sweep) {
-			c := r.contender(spec, set)
+			c := &contender{
+				name: spec.Name, set: set, knob: spec.knob(set), isDefault: slices.Equal(set, spec.settings(false)[0]),
+				pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed), track: newTrack(r.scores.from, r.until),
+			}
 			switch {
 			case spec.New != nil:
 				c.policy = spec.New(scene, set)
-			case c.isDefault():
+			case c.isDefault:
 				r.own = c
 			default:
 				c.other = newVariant(r.pool, r.cfg.Decision, set[0])
@@ -49,17 +56,6 @@ func (r *runner) createPools() error {
 		r.policies = append(r.policies, all)
 	}
 	return nil
-}
-
-// contender creates a pool for a setting of a policy.
-func (r *runner) contender(spec *PolicySpec, set Setting) *contender {
-	pool := r.pool
-	if spec.Name == RecordedPolicy {
-		pool = r.cfg.Recorded.recordedReplicas(pool, r.demand.Start)
-	}
-	return &contender{
-		spec: spec, set: set, pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed), track: newTrack(r.scores.from, r.until),
-	}
 }
 
 func (r *runner) summary() Summary {
@@ -115,11 +111,12 @@ func (p *FluidPool) minutesToWarm() func(k int) int {
 
 // contender is one setting of one policy with its pool.
 type contender struct {
-	spec   *PolicySpec
-	set    Setting
-	pool   *FluidPool
-	policy Policy   // nil for Forewarm
-	other  *variant // Forewarm with another setting than the pipeline's; otherwise nil
+	name, knob string // of the policy and its setting
+	set        Setting
+	isDefault  bool // the default setting in the documentation of the original, or Forewarm's configured one
+	pool       *FluidPool
+	policy     Policy   // nil for Forewarm
+	other      *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
 	tuning Account // of the part before the scored one
 	track  *replicaTrack
@@ -139,14 +136,10 @@ func (c *contender) step(load Load) (o Observation, desired int) {
 
 // row returns the contender's row of the summary.
 func (c *contender) row() Result {
-	row := c.pool.account.result(c.spec.Name, c.spec.knob(c.set))
-	row.Default = c.isDefault()
+	row := c.pool.account.result(c.name, c.knob)
+	row.Default = c.isDefault
 	return row
 }
-
-// isDefault reports whether this is the default setting in the documentation of the original, or Forewarm's configured
-// setting.
-func (c *contender) isDefault() bool { return slices.Equal(c.set, c.spec.defaults()) }
 
 // variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
 // not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the probabilities.
