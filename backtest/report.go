@@ -83,7 +83,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	for _, c := range r.shown(s) {
 		row := c.row()
 		p.Shown = append(p.Shown, row)
-		p.Tracks = append(p.Tracks, drawnTrack{row.Policy, row.Knob, c.track.draw()})
+		p.Tracks = append(p.Tracks, drawnTrack{row.Policy, row.Knob, drawTrack(c.track, r.scores.from)})
 		switch row.Policy {
 		case RecordedPolicy:
 			p.Recorded = &row
@@ -164,58 +164,36 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 	return template.HTML(c.String())
 }
 
-// replicaTrack is a pool's history in the scored part, in bins of whole minutes, for drawing.
-type replicaTrack struct {
-	from  time.Time
-	width time.Duration
-	bins  []trackBin
+// trackMinute is a minute of a pool, for drawing.
+type trackMinute struct {
+	need         float32
+	ready, asked int32 // replicas; asked includes those that warm up
 }
 
-type trackBin struct {
-	need         float64 // largest
-	ready, asked float64 // mean replicas; asked includes those that warm up
-	minutes      float64
-}
-
-// trackBins bounds the bins of a replicaTrack.
+// trackBins bounds the points of a drawn track.
 const trackBins = 600
 
-func newTrack(from, to time.Time) *replicaTrack {
-	minutes := int(to.Sub(from) / time.Minute)
-	return &replicaTrack{from: from, width: time.Duration(max(1, (minutes+trackBins-1)/trackBins)) * time.Minute}
-}
-
-func (t *replicaTrack) minute(o Observation) {
-	if !o.At.After(t.from) {
-		return
-	}
-	i := int(o.At.Add(-time.Minute).Sub(t.from) / t.width)
-	for len(t.bins) <= i {
-		t.bins = append(t.bins, trackBin{})
-	}
-	b := &t.bins[i]
-	b.need = max(b.need, o.Need)
-	b.minutes++
-	b.ready += (float64(o.Ready) - b.ready) / b.minutes
-	b.asked += (float64(o.Ready+o.Pending) - b.asked) / b.minutes
-}
-
-// draw shows demand, ready replicas, and the sum of ready and warming replicas.
-func (t *replicaTrack) draw() template.HTML {
-	if len(t.bins) == 0 {
+// drawTrack shows the largest demand, and the mean ready replicas and sum of ready and warming replicas, in bins of whole
+// minutes. It returns "" without a minute.
+func drawTrack(track []trackMinute, from time.Time) template.HTML {
+	if len(track) == 0 {
 		return ""
 	}
+	width := (len(track) + trackBins - 1) / trackBins
 	var xs, zero, need, ready, asked []float64
-	for i, b := range t.bins {
-		xs, zero = append(xs, (float64(i)+.5)*t.width.Minutes()), append(zero, 0)
-		need, ready, asked = append(need, b.need), append(ready, b.ready), append(asked, b.asked)
+	for bin := range slices.Chunk(track, width) {
+		highest, sumReady, sumAsked, n := 0.0, 0, 0, float64(len(bin))
+		for _, m := range bin {
+			highest, sumReady, sumAsked = max(highest, float64(m.need)), sumReady+int(m.ready), sumAsked+int(m.asked)
+		}
+		xs, zero = append(xs, (float64(len(xs))+.5)*float64(width)), append(zero, 0)
+		need, ready, asked = append(need, highest), append(ready, float64(sumReady)/n), append(asked, float64(sumAsked)/n)
 	}
 	peak := max(1, value.Highest(need, asked))
-	span := float64(len(t.bins)) * t.width.Minutes()
-	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), 0, span, 0, peak*1.05)
+	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), 0, float64(len(xs)*width), 0, peak*1.05)
 	c.Right = 150
 	c.YAxis("replicas", func(v float64) string { return fmt.Sprintf("%.4g", v) })
-	c.Days(t.from.UTC())
+	c.Days(from.UTC())
 	c.Band("need", xs, zero, need)
 	c.Line("asked", xs, asked)
 	c.Line("ready", xs, ready)

@@ -161,8 +161,17 @@ func (r *runner) serve(t time.Time) {
 				if r.now.Equal(r.scores.from) {
 					c.tuning = c.pool.TakeAccount()
 				}
-				o, desired := c.step(load)
-				if c.policy != nil && c.isDefault {
+				c.pool.Step(load)
+				o := c.pool.Observe()
+				if o.At.After(r.scores.from) {
+					c.track = append(c.track, trackMinute{float32(o.Need), int32(o.Ready), int32(o.Ready + o.Pending)})
+				}
+				if c.policy == nil {
+					continue // decides in emit
+				}
+				desired := c.policy(o)
+				c.pool.SetDesired(desired)
+				if c.isDefault {
 					r.decisions.decision(o.At.Sub(r.start), r.pool.Name, c.name, o.Ready, o.Pending, desired, "", "", "")
 				}
 			}
@@ -215,21 +224,13 @@ func (r *runner) features(timed bool) features.Config {
 	if !timed {
 		c.Revise = 0
 	}
-	c.Service = map[string]features.Service{r.cfg.Options.Pool: r.service()}
+	// Token counts are converted to time with the pool's own speed. A replica sized by the trace's peak has none.
+	service := features.Service{}
+	if p := r.cfg.Pool; p != nil {
+		service = features.Service{PrefillTokensPerS: p.Rates.PrefillTokensPerS, ITL: p.ITL}
+	}
+	c.Service = map[string]features.Service{r.cfg.Options.Pool: service}
 	return c
-}
-
-// service converts token counts to time, for the demand and the pipeline: with the pool's own speed. A replica sized by
-// the trace's peak has none.
-func (r *runner) service() features.Service {
-	s := features.DefaultService
-	if p := r.cfg.Pool; p != nil && p.Rates.PrefillTokensPerS > 0 {
-		s.PrefillTokensPerS = p.Rates.PrefillTokensPerS
-	}
-	if p := r.cfg.Pool; p != nil && p.ITL > 0 {
-		s.ITL = p.ITL
-	}
-	return s
 }
 
 // read passes the event log of the trace, or of the recorded minutes, to do. label is that of the progress.

@@ -41,7 +41,7 @@ func (r *runner) createPools() error {
 		for _, set := range spec.settings(r.cfg.Sweep) {
 			c := &contender{
 				name: spec.Name, set: set, knob: spec.knob(set), isDefault: slices.Equal(set, spec.settings(false)[0]),
-				pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed), track: newTrack(r.scores.from, r.until),
+				pool: NewFluidPool(pool, r.demand.Start, r.cfg.Seed),
 			}
 			switch {
 			case spec.New != nil:
@@ -118,20 +118,8 @@ type contender struct {
 	policy     Policy   // nil for Forewarm
 	other      *variant // Forewarm with another setting than the pipeline's; otherwise nil
 
-	tuning Account // of the part before the scored one
-	track  *replicaTrack
-}
-
-// step serves a minute and lets a rival decide.
-func (c *contender) step(load Load) (o Observation, desired int) {
-	c.pool.Step(load)
-	o = c.pool.Observe()
-	if c.policy != nil {
-		desired = c.policy(o)
-		c.pool.SetDesired(desired)
-	}
-	c.track.minute(o)
-	return o, desired
+	tuning Account       // of the part before the scored one
+	track  []trackMinute // of the scored part
 }
 
 // row returns the contender's row of the summary.

@@ -41,9 +41,8 @@ type Aggregator struct {
 	ahead int64 // minutes
 
 	state
-	named  int     // classes of all pools without OverflowClass
-	pools  []*pool // ordered by name
-	latest *pool   // the last one looked up
+	named int     // classes of all pools without OverflowClass
+	pools []*pool // ordered by name
 
 	windows    []Window
 	minutes    []PoolMinute

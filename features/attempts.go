@@ -190,10 +190,11 @@ func (s *queuePressure) long(grown bool) bool {
 	return grown && ok && wait >= longWait || s.Reported && s.Waiting >= longQueue
 }
 
-// noteFleet records the length of a pool's queue and its serving replicas in the minute that closes, if replicas
-// reported in it. A report at a minute boundary belongs to the minute that ends there.
+// noteFleet records the ready replicas at the end of the minute that closes and, if replicas reported in it, the length
+// of a pool's queue and its serving replicas. A report at a minute boundary belongs to the minute that ends there.
 func (a *Aggregator) noteFleet(p *pool, s *PoolState) {
 	c := p.Coverage.at(a.Open)
+	c.Ready = s.Ready
 	if unixTimeOf(s.ReportedAt) <= unixTime(a.Open)*minuteLength {
 		return
 	}
@@ -201,6 +202,14 @@ func (a *Aggregator) noteFleet(p *pool, s *PoolState) {
 	if !math.IsNaN(s.WaitingPerReady) {
 		c.Queue.Waiting, c.Queue.Reported = float32(s.WaitingPerReady), true
 	}
+}
+
+// steady is the number of replicas that were ready throughout the minute that settles; 0 if unknown or changed.
+func (a *Aggregator) steady(p *pool) int {
+	if n := p.Coverage.at(a.oldest()).Ready; n == a.before(p, a.oldest()).Ready {
+		return n
+	}
+	return 0
 }
 
 // before is the coverage of the previous minute.

@@ -48,7 +48,7 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		a.minutes = append(a.minutes, PoolMinute{
 			Pool: p.Name, Start: startOf(a.Open), Covered: a.covered(p, a.Open), QueueGrowing: a.growing(p, a.Open),
 			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: states[i],
-			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p),
+			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p), Steady: a.steady(p),
 		})
 	}
 	a.advance(next)

@@ -12,7 +12,6 @@ import (
 
 const (
 	maxProducers = 1024
-	maxFeeds     = 16 // tracked pools per producer
 	// producerTTL is the silence after which a producer is forgotten.
 	producerTTL = time.Hour
 	// delaySpan is the length of a span of delays. The current span and the one before are kept.
@@ -44,7 +43,7 @@ type ProducersConfig struct {
 // last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
 // its time, a report of a replica. Refused records do not count while others are accepted.
 //
-// At most 1,024 producers are tracked; the others are counted. O(1) a record. A Producers must not be used by two
+// At most 1,024 producers are tracked, each in the pools that are served; the others are counted. O(1) a record. A Producers must not be used by two
 // goroutines at once. The exported fields are the state for snapshots.
 type Producers struct {
 	ByName  map[string]*producer `cbor:"1,keyasint"`
@@ -52,7 +51,6 @@ type Producers struct {
 	Rotated unixTime             `cbor:"3,keyasint"` // beginning of the current span of delays
 
 	cfg      ProducersConfig
-	latest   *producer
 	source   string // of the batch that is being applied
 	received unixTime
 }
@@ -67,7 +65,7 @@ type producer struct {
 	LastSeen  unixTime         `cbor:"6,keyasint"`
 	Delays    [2]delays        `cbor:"7,keyasint"` // this span, and the one before
 	Refused   [2]delays        `cbor:"9,keyasint"` // as Delays, of refused records
-	Feeds     map[string]*feed `cbor:"8,keyasint"` // by pool, at most maxFeeds
+	Feeds     map[string]*feed `cbor:"8,keyasint"` // by pool
 }
 
 // delays are those of one producer's records within a span, from the event to its storing in the stream.
@@ -131,12 +129,9 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 	if name == "" {
 		name = replica
 	}
-	x := p.latest
-	if x == nil || x.Name != name {
-		if x = p.find(name); x == nil {
-			return
-		}
-		p.latest = x
+	x := p.find(name)
+	if x == nil {
+		return
 	}
 	x.Declared = x.Declared || p.source != ""
 	x.Records++
@@ -160,9 +155,6 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 	x.LastSeen, x.Watermark = max(x.LastSeen, seen), max(x.Watermark, at)
 	f := x.Feeds[pool]
 	if f == nil {
-		if len(x.Feeds) == maxFeeds {
-			return
-		}
 		f = &feed{FirstSeen: seen, LastSeen: seen, Watermark: never}
 		x.Feeds[pool] = f
 	}
@@ -234,7 +226,6 @@ type ProducerFault struct {
 // about producers in pools. O(producers × pools).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
-	p.latest = nil
 	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
 	states := make([]ProducerState, 0, len(p.ByName))
 	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {

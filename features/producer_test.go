@@ -36,15 +36,6 @@ func TestProducerBounds(t *testing.T) {
 	if len(p.ByName) != 0 {
 		t.Errorf("%d producers are left after an hour of silence", len(p.ByName))
 	}
-	for i := range maxFeeds + 5 {
-		r := request("", 5000)
-		r.Pool = fmt.Sprint("pool", i)
-		p.Begin("gateway", at(5000))
-		p.Request(r, "")
-	}
-	if n := len(p.find("gateway").Feeds); n != maxFeeds {
-		t.Errorf("%d pools of one producer, want %d", n, maxFeeds)
-	}
 }
 
 // Records without an exact time can show that a clock is ahead, but not that it is behind.

@@ -199,6 +199,8 @@ type PoolMinute struct {
 	LastEvent time.Time
 	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
 	Heard time.Time
+	// Steady is the number of replicas that were ready throughout the minute that settles now; 0 if unknown or changed.
+	Steady int
 	// Attempts has the open minutes, oldest first; nil without recent retries.
 	Attempts []Attempts
 	// Faults are those of the pool's producers. See [Producers].

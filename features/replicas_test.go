@@ -156,3 +156,26 @@ func TestPreemptionsInSnapshot(t *testing.T) {
 		t.Errorf("%v preemptions, want 20", s.Preemptions)
 	}
 }
+
+// TestSteady: the replicas of the minute that settles are known if the same number was ready at its start and its end.
+func TestSteady(t *testing.T) {
+	cfg := testConfig()
+	cfg.Revise, cfg.ReplicaTTL = 2*time.Minute, time.Minute
+	a := New(cfg)
+	ready := []int{3, 3, 4, 4, 0, 4} // at the end of each minute, 0 without a report
+	want := []int{0, 0, 0, 3, 0, 4, 0, 0}
+	for m, steady := range want {
+		if m < len(ready) {
+			for i := range ready[m] {
+				a.AddReplica(reported(fmt.Sprint("r", i), float64(60*m+50), ingest.ReplicaReady))
+			}
+		}
+		if m == 4 {
+			cover(a, 300)
+		}
+		_, pools := a.Close(at(float64(60 * (m + 1))))
+		if got := pools[0].Steady; got != steady {
+			t.Errorf("at the end of minute %d: %d replicas of the minute that settles, want %d", m, got, steady)
+		}
+	}
+}

@@ -37,6 +37,7 @@ type coverage struct {
 	// Covered and Censored of the windows that were returned last.
 	Returned bool `cbor:"4,keyasint,omitempty"`
 	Censored bool `cbor:"5,keyasint,omitempty"`
+	Ready    int  `cbor:"6,keyasint,omitempty"` // replicas at its end, 0 if unknown
 }
 
 // class is the state of one class of a pool. Without an open window it is a few hundred bytes and the names of recent
@@ -73,28 +74,19 @@ type bucket struct {
 
 // pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
-	if p := a.latest; p != nil && p.Name == name {
-		return p
-	}
-	i, ok := a.search(name)
+	i, ok := slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
 	if !ok {
 		a.insertPool(i, &pool{
 			Name: name, LastEvent: never, Watermark: never, Lag: newLag(a.Revise), Retried: math.MinInt64 / 2,
 		})
 	}
-	a.latest = a.pools[i]
-	return a.latest
+	return a.pools[i]
 }
 
 func (a *Aggregator) insertPool(i int, p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)
 	a.pools = slices.Insert(a.pools, i, p)
-}
-
-// search is the place of a pool.
-func (a *Aggregator) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
 }
 
 // class finds or adds the class of a record of the given minute, and marks the minute as one with traffic. A name

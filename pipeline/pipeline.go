@@ -119,7 +119,6 @@ type poolEntry struct {
 	Name          string `cbor:"1,keyasint"`
 	AfterDecision `cbor:"2,keyasint"`
 	Service       capacity.Service      `cbor:"3,keyasint"` // of its replicas, learned
-	Ready         readyMinutes          `cbor:"4,keyasint"`
 	Calibrator    forecaster.Calibrator `cbor:"5,keyasint"`
 	Signals       alerting.Signals      `cbor:"6,keyasint"`
 

@@ -1,39 +1,10 @@
 package pipeline
 
 import (
-	"slices"
-	"time"
-
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
-
-// readyKept is the number of minutes with ready replicas that are kept: a minute settles within an hour.
-const readyKept = 64
-
-// readyMinutes are the newest numbers of ready replicas, at most readyKept, the oldest first.
-type readyMinutes []readyMinute
-
-type readyMinute struct {
-	Minute int64 `cbor:"1,keyasint"` // since 1970
-	Ready  int   `cbor:"2,keyasint"` // at its end
-}
-
-// add the number of ready replicas at the end of a minute.
-func (r *readyMinutes) add(at time.Time, ready int) {
-	*r = append((*r)[max(0, len(*r)+1-readyKept):], readyMinute{at.Unix() / 60, ready})
-}
-
-// throughout is the number of ready replicas of a minute; 0 if unknown or changed.
-func (r readyMinutes) throughout(start time.Time) float64 {
-	before := start.Unix() / 60
-	i := slices.IndexFunc(r, func(x readyMinute) bool { return x.Minute == before })
-	if i < 0 || i+1 == len(r) || r[i+1] != (readyMinute{before + 1, r[i].Ready}) {
-		return 0
-	}
-	return float64(r[i].Ready)
-}
 
 // serviceMinute is the mean of each replica in a minute, from the settled windows of a pool's classes. In a disaggregated
 // pool the number of prefill replicas is unknown, so the minute has no prompts.
@@ -88,13 +59,8 @@ func (p *Pipeline) updatePools(out *Output) {
 			continue
 		}
 		e.Signals = e.Signals.Add(out.Tick, out.Windows, m.Pool)
-		if m.State.Observed {
-			e.Ready.add(m.State.At, m.State.Ready)
-		}
-		if n > 0 {
-			if replicas := e.Ready.throughout(settled[0].Start); replicas > 0 {
-				e.Service.Observe(serviceMinute(settled, replicas, e.pool.Disaggregated))
-			}
+		if n > 0 && m.Steady > 0 {
+			e.Service.Observe(serviceMinute(settled, float64(m.Steady), e.pool.Disaggregated))
 		}
 	}
 }

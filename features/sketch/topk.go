@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // Count is one heavy hitter: its true weight is at most Weight and at least Weight − Error.
@@ -31,14 +29,12 @@ const negligible = 0.5
 // Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
 //
 // With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Floor is a tighter bound. Add costs O(m): a linear search over four-byte hashes is faster than a map.
+// Floor is a tighter bound. Add costs O(m).
 type TopK struct {
 	Capacity int     `cbor:"1,keyasint"` // number of counters, at least 1
 	Floor    float64 `cbor:"2,keyasint"` // upper bound of the weight of names without a counter, and of every Error
 	Total    float64 `cbor:"3,keyasint"` // total weight, also without a name
 	Counts   []Count `cbor:"4,keyasint"` // at most Capacity, in no order
-
-	hashes []uint32 // of the names of Counts
 }
 
 // Add adds weight to a name; the weight of "" counts only in the total. It ignores weights that are not positive and
@@ -51,33 +47,19 @@ func (t *TopK) Add(name string, weight float64) {
 	if name == "" {
 		return
 	}
-	if len(t.hashes) != len(t.Counts) { // after a restore
-		t.rehash()
-	}
-	h := hash(name)
-	for pos, other := range t.hashes {
-		if other == h && t.Counts[pos].Name == name {
-			t.Counts[pos].Weight += weight
+	for i := range t.Counts {
+		if c := &t.Counts[i]; c.Name == name {
+			c.Weight += weight
 			return
 		}
 	}
 	if len(t.Counts) < t.Capacity {
 		t.Counts = append(t.Counts, Count{name, t.Floor + weight, t.Floor})
-		t.hashes = append(t.hashes, h)
 		return
 	}
 	last := t.lightest()
 	t.Floor = t.Counts[last].Weight
-	t.Counts[last], t.hashes[last] = Count{name, t.Floor + weight, t.Floor}, h
-}
-
-func hash(name string) uint32 { return uint32(xxhash.Sum64String(name)) }
-
-func (t *TopK) rehash() {
-	t.hashes = t.hashes[:0]
-	for i := range t.Counts {
-		t.hashes = append(t.hashes, hash(t.Counts[i].Name))
-	}
+	t.Counts[last] = Count{name, t.Floor + weight, t.Floor}
 }
 
 // lightest is the position of the counter that is last by order.
@@ -105,11 +87,8 @@ func (t *TopK) Scale(factor float64) {
 		}
 		kept = append(kept, c)
 	}
-	if len(kept) < len(t.Counts) {
-		clear(t.Counts[len(kept):])
-		t.Counts = kept
-		t.rehash()
-	}
+	clear(t.Counts[len(kept):])
+	t.Counts = kept
 }
 
 // Top lists the n heaviest names, heaviest first, equal ones by name.
