@@ -156,11 +156,6 @@ func (g goSource) metrics(t *testing.T, exposition string) string {
 					return true
 				}
 				name, rest, _ := strings.Cut(text(args[0]), "{")
-				for _, x := range args[2:] {
-					if label := text(x); label != "" && !strings.Contains(label, " ") {
-						rest += label + "="
-					}
-				}
 				m := metric{kind: "gauge", help: text(args[1]), labels: labels(rest)}
 				if slices.Contains([]string{"gauge", "untyped"}, m.help) && len(args) > 2 {
 					m.help = text(args[2])

@@ -1,18 +1,17 @@
 package server
 
 import (
+	"bytes"
 	"io"
 	"math"
 	"runtime"
-	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/common/expfmt"
+	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
@@ -24,63 +23,65 @@ import (
 // concurrent use.
 //
 // Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
-// forecasts: the 64 heaviest of a pool, and temporarily up to 80. Each producer has 5 more; features bounds the number
-// of producers.
+// forecasts: the 64 heaviest of a pool, and temporarily up to 80.
+// Each producer has 5 more; features bounds the number of producers.
 type Exporter struct {
-	Records atomic.Uint64 // of telemetry, counted
-	Ignored atomic.Uint64 // records that carry no demand
-	refused map[ingest.Reason]*atomic.Uint64
+	Records *metrics.Counter // of telemetry, counted
+	Ignored *metrics.Counter // records that carry no demand
 
-	registry       *prometheus.Registry
-	decisions      *prometheus.CounterVec
-	events         prometheus.Counter
-	calls          *prometheus.CounterVec
-	tick, sequence prometheus.Gauge
-	staleAfter     time.Duration
+	set        *metrics.Set
+	events     *metrics.Counter
+	staleAfter time.Duration
+
+	tick     atomic.Int64  // origin of the last one, Unix ms; 0 before it
+	sequence atomic.Uint64 // that it has read
 
 	mu      sync.Mutex
+	help    map[string]string
+	writers []func(io.Writer)
 	gauges  []byte    // of the last tick with decisions, rendered
 	decided time.Time // time of that tick, by the clock of this process
 }
 
-// NewExporter returns an exporter that withdraws gauges after staleAfter.
+// NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
+// for the whole process.
 func NewExporter(version string, staleAfter time.Duration) *Exporter {
-	e := &Exporter{staleAfter: staleAfter, registry: prometheus.NewRegistry(), refused: map[ingest.Reason]*atomic.Uint64{}}
-	e.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	e.Counter("forewarm_ingest_records_total", "Telemetry records read from the stream.", e.Records.Load)
-	e.Counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.", e.Ignored.Load)
+	metrics.ExposeMetadata(true)
+	e := &Exporter{staleAfter: staleAfter, set: metrics.NewSet(), help: map[string]string{}}
+	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
+	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
-		e.refused[reason] = &atomic.Uint64{}
-		e.Counter("forewarm_ingest_refused_total", "Telemetry records refused, by reason. A message that is refused as a whole counts as one.",
-			e.refused[reason].Load, "reason", string(reason))
+		e.Refused(reason)
 	}
-	e.decisions = e.counters("forewarm_decisions_total", "Decisions made, one for each pool and tick.", "action")
 	for _, action := range []alerting.Action{alerting.ScaleOut, alerting.ScaleIn, alerting.Hold} {
-		e.decisions.WithLabelValues(string(action))
+		e.decisions(action)
 	}
-	e.events = e.counters("forewarm_prescale_events_total", "Pre-scale events issued.").WithLabelValues()
-	e.calls = e.counters("forewarm_rpc_calls_total", "Calls that autoscalers made, by their outcome.", "service", "method", "code")
-	e.Gauge("forewarm_build_info", "Version of this build.", func() float64 { return 1 }, "version", version, "goversion", runtime.Version())
-	ofTick := func(name, help string) prometheus.Gauge {
-		g := promauto.With(e.registry).NewGauge(prometheus.GaugeOpts{Name: name, Help: help + "; NaN before the first."})
-		g.Set(math.NaN())
-		return g
+	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
+	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
+		"Version of this build.", func() float64 { return 1 })
+	ofTick := func(name, help string, f func() float64) {
+		e.Gauge(name, help+"; NaN before the first.", func() float64 {
+			if e.tick.Load() == 0 {
+				return math.NaN()
+			}
+			return f()
+		})
 	}
-	e.tick = ofTick("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock")
-	e.sequence = ofTick("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read")
+	ofTick("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock", func() float64 { return float64(e.tick.Load()) / 1e3 })
+	ofTick("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read", func() float64 { return float64(e.sequence.Load()) })
 	return e
 }
 
 // Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
 	for i := range out.Decisions {
-		e.decisions.WithLabelValues(string(out.Decisions[i].PoolAction())).Inc()
+		e.decisions(out.Decisions[i].PoolAction()).Inc()
 		if out.Decisions[i].Publish {
 			e.events.Inc()
 		}
 	}
-	e.tick.Set(float64(out.Tick.UnixMilli()) / 1e3)
-	e.sequence.Set(float64(out.Sequence))
+	e.tick.Store(out.Tick.UnixMilli())
+	e.sequence.Store(out.Sequence)
 	if len(out.Decisions) > 0 {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
@@ -89,54 +90,100 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 	}
 }
 
+func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
+	return e.counter(`forewarm_decisions_total{action="`+string(action)+`"}`, "Decisions made, one for each pool and tick.")
+}
+
 // Refused counts the records that could not be used; reason is one of ingest.Reasons.
-func (e *Exporter) Refused(reason ingest.Reason) *atomic.Uint64 { return e.refused[reason] }
+func (e *Exporter) Refused(reason ingest.Reason) *metrics.Counter {
+	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason. A message that is refused as a whole counts as one.")
+}
 
 // CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.
 func (e *Exporter) CountCall(service, method, code string) {
-	e.calls.WithLabelValues(service, method, code).Inc()
+	e.counter("forewarm_rpc_calls_total{service="+strconv.Quote(service)+",method="+strconv.Quote(method)+",code="+strconv.Quote(code)+"}",
+		"Calls that autoscalers made, by their outcome.").Inc()
 }
 
-// Gauge exposes what f returns; labels alternate names and values. A name is registered once with the same labels.
-func (e *Exporter) Gauge(name, help string, f func() float64, labels ...string) {
-	promauto.With(e.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, f)
-}
-
-// Counter exposes a counter that f returns; name ends in _total, and labels are as of [Exporter.Gauge].
-func (e *Exporter) Counter(name, help string, f func() uint64, labels ...string) {
-	count := func() float64 { return float64(f()) }
-	promauto.With(e.registry).NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}, count)
-}
-
-// counters are counters with labels of these names.
-func (e *Exporter) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return promauto.With(e.registry).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+// Gauge exposes what f returns; name may carry labels. A name is registered once.
+func (e *Exporter) Gauge(name, help string, f func() float64) {
+	e.describe(name, help)
+	e.set.NewGauge(name, f)
 }
 
 // Histogram exposes a histogram of observed values; buckets are upper bounds.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
-	return promauto.With(e.registry).NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}).Observe
+	e.describe(name, help)
+	return e.set.GetOrCreatePrometheusHistogramExt(name, buckets).Update
 }
 
-func labelsOf(pairs []string) prometheus.Labels {
-	out := prometheus.Labels{}
-	for pair := range slices.Chunk(pairs, 2) {
-		out[pair[0]] = pair[1]
-	}
-	return out
+// Counter exposes a counter that f returns; name ends in _total and may have labels.
+func (e *Exporter) Counter(name, help string, f func() uint64) {
+	e.describe(name, help)
+	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
 }
 
 // WritePrometheus writes everything in the text exposition format.
 func (e *Exporter) WritePrometheus(w io.Writer) {
 	e.mu.Lock()
-	gauges := e.gauges
+	gauges, writers := e.gauges, e.writers
 	if time.Since(e.decided) > e.staleAfter {
 		gauges = nil
 	}
 	e.mu.Unlock()
-	families, _ := e.registry.Gather() // on an error, those that could be gathered
-	for _, f := range families {
-		_, _ = expfmt.MetricFamilyToText(w, f) // the client may have disconnected
+
+	var own bytes.Buffer
+	e.set.WritePrometheus(&own)
+	for _, write := range writers {
+		write(&own)
 	}
+	metrics.WriteProcessMetrics(&own)
+	_, _ = w.Write(e.describeAll(own.Bytes()))
 	_, _ = w.Write(gauges)
+}
+
+func (e *Exporter) counter(name, help string) *metrics.Counter {
+	e.describe(name, help)
+	return e.set.GetOrCreateCounter(name)
+}
+
+func (e *Exporter) describe(name, help string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	family, _, _ := strings.Cut(name, "{")
+	e.help[family] = help
+}
+
+// Write exposes what f writes in the text exposition format.
+func (e *Exporter) Write(f func(w io.Writer)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writers = append(e.writers, f)
+}
+
+// describeAll adds the help texts, which the metrics library leaves empty, and deletes repeated metadata of a family.
+func (e *Exporter) describeAll(text []byte) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out bytes.Buffer
+	seen := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		s := string(line)
+		if !strings.HasPrefix(s, "# ") {
+			out.Write(line)
+			continue
+		}
+		fields := strings.Fields(s) // # HELP name …
+		if key := fields[1] + fields[2]; seen[key] {
+			continue
+		} else if seen[key] = true; fields[1] == "HELP" && len(fields) == 3 {
+			help := e.help[fields[2]]
+			if help == "" {
+				help = "Resource use of the process or the Go runtime."
+			}
+			s = "# HELP " + fields[2] + " " + help + "\n"
+		}
+		out.WriteString(s)
+	}
+	return out.Bytes()
 }

@@ -43,8 +43,8 @@ func TestTelemetryAgeIsNotNegative(t *testing.T) {
 // fullExporter has every kind of metric.
 func fullExporter() *Exporter {
 	e := NewExporter(`v1 "quoted"`, time.Hour)
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 2 }, "sink", "a")
-	e.Counter("forewarm_sink_errors_total", "Deliveries that failed.", func() uint64 { return 3 }, "sink", "b")
+	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
+	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
 	e.Records.Add(10)
 	e.Refused(ingest.ReasonNotJSON).Add(4)
 	e.CountCall("keda", "GetMetrics", "Unavailable")
@@ -107,7 +107,7 @@ func TestGaugesDisappear(t *testing.T) {
 		if strings.Contains(text, "forewarm_desired_replicas") {
 			t.Error("the gauges of an expired decision are still there")
 		}
-		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 1.79") {
+		if !strings.Contains(text, "forewarm_tick_timestamp_seconds 179") {
 			t.Error("the time of the last tick was removed")
 		}
 		out := fullOutput()

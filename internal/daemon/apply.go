@@ -40,9 +40,9 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 	}
 	for i := range batches {
 		d.refuse(batches[i].Sequence, batches[i].Refused)
-		d.exporter.Ignored.Add(uint64(batches[i].Ignored))
+		d.exporter.Ignored.Add(batches[i].Ignored)
 	}
-	d.exporter.Records.Add(d.pipeline.Counters().Records - before)
+	d.exporter.Records.Add(int(d.pipeline.Counters().Records - before))
 	d.setStatus(func(s *server.Status) { s.Sequence = d.pipeline.Sequence() })
 }
 
@@ -114,7 +114,7 @@ func (d *Daemon) announce(out *pipeline.Output) {
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.
 func (d *Daemon) refuse(sequence uint64, refused []ingest.Refusal) {
 	for i := range refused {
-		d.exporter.Refused(refused[i].Reason).Add(1)
+		d.exporter.Refused(refused[i].Reason).Inc()
 		d.noteRefused(refused[i], 1)
 	}
 	d.deadLetter.Send(sequence, refused)

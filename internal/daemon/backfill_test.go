@@ -36,7 +36,7 @@ func TestScenarioBackfill(t *testing.T) {
 	p := startDaemonIn(t, dir, lines...)
 	began := time.Now()
 	lessons := uint64(*pastDays * ingest.MaxHistoryMinutes / learnStepMinutes)
-	testenv.Await(t, "the past to be learned", func() bool { return p.exporter.Records.Load() >= lessons && p.Status().Lag == 0 })
+	testenv.Await(t, "the past to be learned", func() bool { return p.exporter.Records.Get() >= lessons && p.Status().Lag == 0 })
 	t.Logf("%d days in %s", *pastDays, time.Since(began).Round(time.Millisecond))
 	p.stop()
 	if got := p.pipeline.Counters(); got.Records != lessons || len(got.Refused) > 0 {

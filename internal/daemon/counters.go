@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -9,13 +10,13 @@ import (
 )
 
 // flag exports a gauge that is 1 or 0.
-func (d *Daemon) flag(name, help string, f func() bool, labels ...string) {
+func (d *Daemon) flag(name, help string, f func() bool) {
 	d.exporter.Gauge(name, help, func() float64 {
 		if f() {
 			return 1
 		}
 		return 0
-	}, labels...)
+	})
 }
 
 // exportCounters exports the counters of the parts.
@@ -89,7 +90,7 @@ func (d *Daemon) exportStorage() {
 // exportListener exports the requests of the listener.
 func (d *Daemon) exportListener() {
 	for code, requests := range d.intake.Requests {
-		d.exporter.Counter("forewarm_listener_requests_total", "Requests of producers that do not speak NATS, by status code.", requests.Load, "code", code)
+		d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
 	}
 	d.exporter.Counter("forewarm_listener_bytes_total", "Bytes of the bodies of requests to the listener, as sent.", d.intake.Bytes.Load)
 	d.exporter.Counter("forewarm_listener_records_total", "Records that came by the listener and are in the stream.", d.intake.Records.Load)
@@ -99,8 +100,9 @@ func (d *Daemon) exportListener() {
 // exportSinks exports the results of delivery of each sink.
 func (d *Daemon) exportSinks() {
 	for i, s := range d.dispatcher.Stats() {
+		label := fmt.Sprintf("{sink=%q}", s.Sink)
 		count := func(name, help string, value func(alerting.SinkStats) uint64) {
-			d.exporter.Counter(name, help, func() uint64 { return value(d.dispatcher.Stats()[i]) }, "sink", s.Sink)
+			d.exporter.Counter(name+label, help, func() uint64 { return value(d.dispatcher.Stats()[i]) })
 		}
 		count("forewarm_sink_sent_total", "Notifications that were delivered.", func(s alerting.SinkStats) uint64 { return s.Sent })
 		count("forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s alerting.SinkStats) uint64 { return s.Retried })
@@ -109,11 +111,9 @@ func (d *Daemon) exportSinks() {
 			func(s alerting.SinkStats) uint64 { return s.Superseded })
 		count("forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.",
 			func(s alerting.SinkStats) uint64 { return s.Lapsed })
-		d.exporter.Gauge("forewarm_sink_queued", "Notifications that wait, at most, with the one that is tried now: some may not be for this sink.", func() float64 {
-			return float64(d.dispatcher.Stats()[i].Queued)
-		}, "sink", s.Sink)
-		d.flag("forewarm_sink_disabled", "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
+		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait, at most, with the one that is tried now: some may not be for this sink.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
 			return d.dispatcher.Stats()[i].Disabled
-		}, "sink", s.Sink)
+		})
 	}
 }

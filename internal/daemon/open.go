@@ -128,7 +128,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
 		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
 		Store:   d.telemetry.Store,
-		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: func(n int) { d.exporter.Ignored.Add(uint64(n)) }, Log: d.log,
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
 	})
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	d.sources = append(d.sources, d.consume, d.watchStreams, d.relay.Run)

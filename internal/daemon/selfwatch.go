@@ -108,12 +108,12 @@ func (d *Daemon) ticks(now time.Time) bool {
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
 	v = alerting.Vitals{
-		Records: d.exporter.Records.Load(), Lost: d.consumer.Lost() + d.relay.Lost(), Diverged: d.decisions.Counters().Divergent,
+		Records: d.exporter.Records.Get(), Lost: d.consumer.Lost() + d.relay.Lost(), Diverged: d.decisions.Counters().Divergent,
 		Refused: map[string]uint64{},
 	}
 	for _, reason := range ingest.Reasons {
 		if reason != ingest.ReasonDuplicate && reason != ingest.ReasonUnknownEvent { // no demand is missed
-			v.Refused[string(reason)] = d.exporter.Refused(reason).Load()
+			v.Refused[string(reason)] = d.exporter.Refused(reason).Get()
 		}
 	}
 	skipped = map[string]uint64{
@@ -124,7 +124,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                    v.Lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                                         d.store.Counters().Capped,
 		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    d.deadLetter.Dropped(),
-		allIgnored: d.exporter.Ignored.Load() + d.intake.Ignored.Load(),
+		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
 	}
 	for code, requests := range d.intake.Requests {
 		if !slices.Contains(readCodes, code) {

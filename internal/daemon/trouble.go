@@ -105,7 +105,7 @@ type refusals struct {
 
 // noteRefused counts n refused or skipped records, and logs new kinds.
 func (d *Daemon) noteRefused(f ingest.Refusal, n uint64) {
-	now, applied := time.Now(), d.exporter.Records.Load()
+	now, applied := time.Now(), d.exporter.Records.Get()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.refusalsOf(f, now)
@@ -133,7 +133,7 @@ func (d *Daemon) refusalsOf(kind ingest.Refusal, now time.Time) *refusals {
 		}
 	}
 	if x == nil {
-		x = &refusals{Refusal: kind, of: d.exporter.Records.Load(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
+		x = &refusals{Refusal: kind, of: d.exporter.Records.Get(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
 		d.refusedBy[kind] = x
 	}
 	return x
@@ -153,7 +153,7 @@ func (x *refusals) shown(applied uint64) bool {
 // refusedText lists recent refusals, their senders and the fix, "" if none. The caller holds mu.
 func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
-	applied := d.exporter.Records.Load()
+	applied := d.exporter.Records.Get()
 	var out []string
 	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
 		return cmp.Or(cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason))), cmp.Compare(b.n, a.n), a.first.Compare(b.first))
