@@ -56,7 +56,7 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 			return
 		}
 		if out.unserved++; out.unserved == 1 {
-			detail := fmt.Sprintf("pool %.64q is not in the configuration: add it under pools, set default_pool, or raise max_pools", pool)
+			detail := fmt.Sprintf("pool %.64q is not in the configuration: add it under pools, or set default_pool", pool)
 			out.first = ingest.Refusal{Reason: ingest.ReasonUnknownPool, Detail: detail}
 		}
 	}

@@ -93,8 +93,8 @@ func TestDaemonListens(t *testing.T) {
 	}
 }
 
-// TestDefaultPoolsAreServed: with a default pool, a listener accepts records of any pool until there are max_pools.
-// Then it accepts those of known pools.
+// TestDefaultPoolsAreServed: with a default pool, a listener accepts records of any pool. The pipeline refuses those of
+// more than max_pools.
 func TestDefaultPoolsAreServed(t *testing.T) {
 	t.Parallel()
 	p := startDaemon(t,
@@ -102,19 +102,19 @@ func TestDefaultPoolsAreServed(t *testing.T) {
 		"listeners: {http: {listen: '127.0.0.1:0'}}",
 		"pools: [{name: m, replicas: {max: 4}}]", "default_pool: {replicas: {max: 2}}", "max_pools: 2",
 	)
-	for _, x := range []struct {
-		pool string
-		code int
-	}{{"m", 200}, {"new", 200}, {"newer", 400}, {"new", 200}} {
-		res, err := http.Post("http://"+p.intake.Addr()+"/v1/telemetry/json?pool="+x.pool, "application/json",
+	for _, pool := range []string{"m", "new", "newer", "new"} {
+		res, err := http.Post("http://"+p.intake.Addr()+"/v1/telemetry/json?pool="+pool, "application/json",
 			strings.NewReader(`{"prompt_tokens":5,"arrived_at":"2026-03-02T08:00:00Z"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != x.code {
-			t.Errorf("pool %s is answered %s, want %d", x.pool, res.Status, x.code)
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("pool %s is answered %s", pool, res.Status)
 		}
 		p.settle(t)
+	}
+	if n := testenv.Metric(t, p.base, `forewarm_ingest_refused_total{reason="unknown_pool"}`); n != 1 {
+		t.Errorf("%g records are refused for their pool, want that of newer", n)
 	}
 }
