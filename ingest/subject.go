@@ -14,7 +14,6 @@ const (
 	RequestSubject    = "telemetry.request"   // requests and sums: pool, class (may be empty)
 	ReplicaSubject    = "telemetry.replica"   // states of replicas: pool, replica
 	WatermarkSubject  = "telemetry.watermark" // pool; empty for time only
-	HistorySubject    = "telemetry.history"   // pool, class; * for the pool's total
 	PrescaleSubject   = "prescale"            // events: pool; autoscalers answer on prescale.ack.<pool>
 	ForecastSubject   = "forecast"            // pool, class
 	AlertSubject      = "alert"               // pool

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
@@ -73,7 +72,6 @@ func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent 
 	const perMinute, perBatch = 2, 250
 	start := benchStart.Add(time.Duration(m) * time.Minute)
 	batch := ingest.Batch{}
-	var buffer []byte
 	for i := range classes * perMinute {
 		at := start.Add(time.Duration(i) * 59 * time.Second / time.Duration(classes*perMinute))
 		batch.Requests = append(batch.Requests, ingest.Request{
@@ -82,8 +80,7 @@ func (b *bench) sendMinute(publisher *jetstream.Publisher, m, classes int, sent 
 			PromptTokens: int64(200 + (i*31+m)%4000), CachedTokens: int64((i*17 + m) % 200), OutputTokens: int64(20 + (i*13+m)%700), MaxOutputTokens: ingest.Unknown,
 		})
 		if len(batch.Requests) == perBatch {
-			buffer = codec.AppendProtobuf(buffer[:0], &batch)
-			b.check(publisher.Publish(context.Background(), "forewarm.telemetry.request.chat", fmt.Sprintf("%d-%d", m, i), codec.ContentTypeProtobuf, buffer))
+			b.check(publisher.Publish(context.Background(), "forewarm.telemetry.request.chat", fmt.Sprintf("%d-%d", m, i), &batch))
 			batch.Requests = batch.Requests[:0]
 			sent++
 		}

@@ -139,6 +139,12 @@ func requests(n, classes int, start time.Time) []ingest.Request {
 	return rs
 }
 
+func appendJSON(r *ingest.Request) []byte {
+	return fmt.Appendf(nil, `{"id":%q,"pool":%q,"class":%q,"model":%q,"tenant":%q,"arrived_at":%d,"started_at":%d,"first_token_at":%d,"finished_at":%d,"prompt_tokens":%d,"cached_tokens":%d,"output_tokens":%d}`,
+		r.ID, r.Pool, r.Class, r.Model, r.Tenant, r.ArrivedAt.UnixMilli(), r.StartedAt.UnixMilli(), r.FirstTokenAt.UnixMilli(), r.FinishedAt.UnixMilli(),
+		r.PromptTokens, r.CachedTokens, r.OutputTokens)
+}
+
 func newPipeline(classes int) *pipeline.Pipeline { return pipeline.New(benchConfig(classes)) }
 
 func benchConfig(classes int) pipeline.Config {
@@ -154,7 +160,7 @@ var benchStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 func (b *bench) jsonMessages() [][]byte {
 	messages := make([][]byte, b.messages)
 	for i, r := range requests(b.messages, 8, benchStart) {
-		messages[i] = codec.Append(nil, &r)
+		messages[i] = appendJSON(&r)
 	}
 	return messages
 }
@@ -358,10 +364,10 @@ func (b *bench) classes() (rows []row) {
 	for k, classes := range counts {
 		plain[k] = requests(n, classes, benchStart)
 		for i := range plain[k] {
-			messages[k] = append(messages[k], codec.Append(nil, &plain[k][i]))
+			messages[k] = append(messages[k], appendJSON(&plain[k][i]))
 		}
 		for _, r := range requests(n, classes, before) {
-			earlier[k] = append(earlier[k], codec.Append(nil, &r))
+			earlier[k] = append(earlier[k], appendJSON(&r))
 		}
 	}
 	for range rounds {

@@ -17,7 +17,6 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/daemon"
 	"github.com/forewarm/forewarm/pipeline"
@@ -188,12 +187,9 @@ func (d *demoRun) step(ctx context.Context) (x alerting.Decision, err error) {
 
 // publish sends the reports of Forewarm's replicas, the requests of the next minute, and the watermark.
 func (d *demoRun) publish(ctx context.Context) error {
-	var body []byte
-	for _, r := range d.forewarm.Reports(nil) {
-		body = append(codec.Append(body, &r), '\n')
-	}
 	r := &d.replayer
-	if err := r.publish(ctx, ingest.Subject(r.prefix, ingest.ReplicaSubject, demoPool, "all"), codec.ContentTypeNDJSON, body); err != nil {
+	reports := ingest.Batch{Replicas: d.forewarm.Reports(nil)}
+	if err := r.publish(ctx, ingest.Subject(r.prefix, ingest.ReplicaSubject, demoPool, "all"), &reports); err != nil {
 		return err
 	}
 	var b ingest.Batch

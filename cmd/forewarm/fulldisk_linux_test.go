@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -46,7 +45,7 @@ func TestFullDisk(t *testing.T) {
 			if err := conn.Publish("forewarm.telemetry.request.chat.talk", fmt.Appendf(nil, `{"arrived_at":%d,"prompt_tokens":100,"output_tokens":10}`, at.UnixMilli())); err != nil {
 				t.Fatal(err)
 			}
-			mark := codec.Append(nil, &ingest.Watermark{At: at.Add(time.Minute)})
+			mark := fmt.Appendf(nil, `{"at":%d}`, at.Add(time.Minute).UnixMilli())
 			if _, err := conn.Request(ingest.Subject("forewarm", ingest.WatermarkSubject, "chat"), mark, testenv.Patience); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -103,7 +102,7 @@ func publish(f *flag.FlagSet) action {
 			}
 			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
 			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
-			if err := p.Publish(ctx, subject, x.ID, codec.ContentTypeJSON, codec.Append(nil, &x)); err != nil {
+			if err := p.Publish(ctx, subject, x.ID, &ingest.Batch{Requests: []ingest.Request{x}}); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
 		}

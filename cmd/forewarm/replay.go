@@ -15,7 +15,6 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
@@ -34,7 +33,7 @@ func replay(f *flag.FlagSet) action {
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
 	shift := choice(f, "shift", "none", "none (default) keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
-	batch := f.Int("batch", 1, "records a message; more than one makes NDJSON messages")
+	batch := f.Int("batch", 1, "records a message; more than one makes batches")
 	runID := f.String("run-id", "", "`id` of this replay, for deduplication of its messages (default: a new one)")
 	return func(ctx context.Context, args []string, std streams) error {
 		switch {
@@ -158,7 +157,7 @@ type replayer struct {
 
 	first, last       time.Time // of the trace
 	records, messages int64
-	buffer            []byte
+	full              ingest.Batch // of the next message
 }
 
 func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
@@ -167,19 +166,20 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		x.ID = r.run + "-" + x.ID
 		for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
 			if !t.IsZero() {
-				*t = t.Add(r.moved)
+				*t = t.Add(r.moved).Truncate(time.Millisecond)
 			}
 		}
-		r.buffer = append(codec.Append(r.buffer, x), '\n')
-		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeNDJSON, i+1, len(b.Requests)); err != nil {
+		x.Blocks = nil // a batch of prompts' blocks is larger than a message may be
+		r.full.Requests = append(r.full.Requests, *x)
+		if err := r.flush(ctx, at, x.Pool, x.Class, i+1, len(b.Requests)); err != nil {
 			return err
 		}
 	}
 	for i := range b.Sums {
 		x, at := &b.Sums[i], b.Sums[i].Start
 		x.Start = at.Add(r.moved)
-		r.buffer = append(codec.Append(r.buffer, x), '\n')
-		if err := r.flush(ctx, at, x.Pool, x.Class, codec.ContentTypeSumNDJSON, i+1, len(b.Sums)); err != nil {
+		r.full.Sums = append(r.full.Sums, *x)
+		if err := r.flush(ctx, at, x.Pool, x.Class, i+1, len(b.Sums)); err != nil {
 			return err
 		}
 	}
@@ -189,13 +189,13 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 		}
 		// Also in a hole of the trace: a daemon treats a jump in time as an error until several records confirm it.
 		moved := ingest.Watermark{Pool: r.pool, At: w.At.Add(r.moved)}
-		return r.publish(ctx, ingest.Subject(r.prefix, ingest.WatermarkSubject, r.pool), codec.ContentTypeJSON, codec.Append(nil, &moved))
+		return r.publish(ctx, ingest.Subject(r.prefix, ingest.WatermarkSubject, r.pool), &ingest.Batch{Watermark: &moved})
 	}
 	return nil
 }
 
-// flush waits until the record in the buffer is due, and publishes a full message, or the last one of a batch.
-func (r *replayer) flush(ctx context.Context, at time.Time, pool, class, contentType string, done, of int) error {
+// flush waits until the last record is due, and publishes a full message, or the last one of a batch.
+func (r *replayer) flush(ctx context.Context, at time.Time, pool, class string, done, of int) error {
 	if err := r.pace(ctx, at); err != nil {
 		return err
 	}
@@ -206,14 +206,14 @@ func (r *replayer) flush(ctx context.Context, at time.Time, pool, class, content
 	if r.batch > 1 {
 		class = "" // records of several classes name their class
 	}
-	err := r.publish(ctx, ingest.Subject(r.prefix, ingest.RequestSubject, pool, class), contentType, r.buffer)
-	r.buffer = r.buffer[:0]
+	err := r.publish(ctx, ingest.Subject(r.prefix, ingest.RequestSubject, pool, class), &r.full)
+	r.full.Reset()
 	return err
 }
 
-func (r *replayer) publish(ctx context.Context, subject, contentType string, data []byte) error {
+func (r *replayer) publish(ctx context.Context, subject string, b *ingest.Batch) error {
 	r.messages++
-	return r.publisher.Publish(ctx, subject, r.run+"-"+strconv.FormatInt(r.messages, 10), contentType, data)
+	return r.publisher.Publish(ctx, subject, r.run+"-"+strconv.FormatInt(r.messages, 10), b)
 }
 
 // pace waits until a record of trace time t is due.

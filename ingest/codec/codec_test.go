@@ -208,19 +208,11 @@ func TestDecodeRefuses(t *testing.T) {
 		"replica, ratio as percent sign": {
 			Meta{Kind: KindReplica}, `{"kv_used_ratio":"50%"}`, ingest.ReasonWrongType,
 		},
-		"history, no class":     {Meta{Kind: KindHistory, Pool: "p"}, `{"dimension":"kv","start":` + atMS + `,"values":[1]}`, ingest.ReasonMissingField},
-		"history, no dimension": {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"start":` + atMS + `,"values":[1]}`, ingest.ReasonMissingField},
-		"history, no start":     {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","values":[1]}`, ingest.ReasonMissingField},
-		"history, no values":    {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","start":` + atMS + `,"values":[]}`, ingest.ReasonMissingField},
-		"history of text":       {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","start":` + atMS + `,"values":[1,"2"]}`, ingest.ReasonWrongType},
-		"history, no array":     {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","start":` + atMS + `,"values":{}}`, ingest.ReasonWrongType},
-		"history below zero":    {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","start":` + atMS + `,"values":[-1]}`, ingest.ReasonNegativeCount},
-		"history too long":      {Meta{Kind: KindHistory, Pool: "p", Class: "*"}, `{"dimension":"kv","start":` + atMS + `,"values":[0` + strings.Repeat(",0", ingest.MaxHistoryMinutes) + `]}`, ingest.ReasonBatchTooLong},
-		"ack, no event":         {Meta{Kind: KindAck, Pool: "p"}, `{"stage":"ready","at":` + atMS + `}`, ingest.ReasonMissingField},
-		"ack, no stage":         {Meta{Kind: KindAck, Pool: "p"}, `{"event_id":"e","at":` + atMS + `}`, ingest.ReasonMissingField},
-		"ack, no time":          {Meta{Kind: KindAck, Pool: "p"}, `{"event_id":"e","stage":"ready"}`, ingest.ReasonMissingField},
-		"watermark, no time":    {Meta{Kind: KindWatermark}, `{}`, ingest.ReasonMissingField},
-		"watermark, bad time":   {Meta{Kind: KindWatermark}, `{"at":"soon"}`, ingest.ReasonBadTime},
+		"ack, no event":       {Meta{Kind: KindAck, Pool: "p"}, `{"stage":"ready","at":` + atMS + `}`, ingest.ReasonMissingField},
+		"ack, no stage":       {Meta{Kind: KindAck, Pool: "p"}, `{"event_id":"e","at":` + atMS + `}`, ingest.ReasonMissingField},
+		"ack, no time":        {Meta{Kind: KindAck, Pool: "p"}, `{"event_id":"e","stage":"ready"}`, ingest.ReasonMissingField},
+		"watermark, no time":  {Meta{Kind: KindWatermark}, `{}`, ingest.ReasonMissingField},
+		"watermark, bad time": {Meta{Kind: KindWatermark}, `{"at":"soon"}`, ingest.ReasonBadTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decode(tc.meta, tc.data)
@@ -284,7 +276,7 @@ func TestDecodeSamples(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal("no samples", err)
 	}
-	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark, "history.json": KindHistory}
+	kinds := map[string]Kind{"replica.json": KindReplica, "ack.json": KindAck, "watermark.json": KindWatermark}
 	for _, path := range paths {
 		data := must(os.ReadFile(path))
 		format, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)

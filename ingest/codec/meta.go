@@ -15,7 +15,6 @@ const (
 	KindReplica
 	KindWatermark
 	KindAck
-	KindHistory
 )
 
 // Meta is the metadata of a message. Pool, Class and Replica come from the subject and fill missing fields of records.
@@ -54,8 +53,6 @@ func ParseSubject(prefix, subject string) (m Meta, ok bool) {
 		return Meta{Kind: KindRequest, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "replica":
 		return Meta{Kind: KindReplica, Pool: names[0], Replica: names[1]}, true
-	case area == "telemetry" && topic == "history":
-		return Meta{Kind: KindHistory, Pool: names[0], Class: names[1]}, true
 	case area == "telemetry" && topic == "watermark" && given <= 1:
 		return Meta{Kind: KindWatermark, Pool: names[0]}, true
 	case area == "prescale" && topic == "ack" && given == 1:

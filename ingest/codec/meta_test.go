@@ -18,8 +18,6 @@ func TestParseSubject(t *testing.T) {
 		"f.telemetry.request.a%2Eb.%5F": {Kind: KindRequest, Pool: "a.b", Class: "_"},
 		"f.telemetry.request.pöol.c":    {Kind: KindRequest, Pool: "pöol", Class: "c"},
 		"f.telemetry.replica.p.r":       {Kind: KindReplica, Pool: "p", Replica: "r"},
-		"f.telemetry.history.p.*":       {Kind: KindHistory, Pool: "p", Class: "*"},
-		"f.telemetry.history.p.%2A":     {Kind: KindHistory, Pool: "p", Class: "*"},
 		"f.telemetry.watermark._":       {Kind: KindWatermark},
 		"f.telemetry.watermark.p":       {Kind: KindWatermark, Pool: "p"},
 		"f.prescale.ack.p":              {Kind: KindAck, Pool: "p"},
@@ -45,7 +43,6 @@ func TestSubjectsRoundTrip(t *testing.T) {
 		for subject, want := range map[string]Meta{
 			ingest.Subject("a.b", ingest.RequestSubject, pool, name): {Kind: KindRequest, Pool: pool, Class: name},
 			ingest.Subject("a.b", ingest.ReplicaSubject, pool, name): {Kind: KindReplica, Pool: pool, Replica: name},
-			ingest.Subject("a.b", ingest.HistorySubject, pool, name): {Kind: KindHistory, Pool: pool, Class: name},
 			ingest.Subject("a.b", ingest.WatermarkSubject, pool):     {Kind: KindWatermark, Pool: pool},
 			"a.b.prescale.ack." + ingest.EscapeToken(pool):           {Kind: KindAck, Pool: pool},
 		} {

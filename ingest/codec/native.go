@@ -12,7 +12,7 @@ import (
 )
 
 // decodeJSON reads one native record of the kind that the subject names: forewarm.request.v1, forewarm.replica.v1, an
-// acknowledgement, a watermark, or a history. Null members count as absent, unknown ones are ignored.
+// acknowledgement or a watermark. Null members count as absent, unknown ones are ignored.
 func decodeJSON(d *Decoder, data []byte) {
 	switch d.meta.Kind {
 	case KindReplica:
@@ -21,8 +21,6 @@ func decodeJSON(d *Decoder, data []byte) {
 		native(d, data, ackType, &d.batch.Acks)
 	case KindWatermark:
 		native(d, data, watermarkType, new([]ingest.Watermark))
-	case KindHistory:
-		native(d, data, historyType, &d.batch.Histories)
 	default:
 		native(d, data, requestType, &d.batch.Requests)
 	}
@@ -115,26 +113,4 @@ func (v *value) enum(d *Decoder, known []string, to *uint8) {
 		return
 	}
 	*to = uint8(i)
-}
-
-// list reads the numbers of a history, none of them negative; null is unknown. Records in JSON have no other lists.
-func (v *value) list(d *Decoder, to any) {
-	all, ok := to.(*amounts)
-	if !ok || !d.isA(v.name, v.kind, '[') {
-		return
-	}
-	*all = nil
-	element, s := value{name: v.name}, d.inside(v.raw)
-	for s.open('['); s.more(']'); {
-		s.value(&element)
-		if len(*all) == ingest.MaxHistoryMinutes {
-			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", v.name, ingest.MaxHistoryMinutes)
-			return
-		}
-		x := math.NaN()
-		if element.kind != 'n' {
-			d.number(v.name, element.number(d), float64(d.limits.SumTokens), &x)
-		}
-		*all = append(*all, x)
-	}
 }

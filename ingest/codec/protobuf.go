@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"io"
+	"math"
 	"time"
 
 	"github.com/VictoriaMetrics/easyproto"
@@ -19,6 +20,7 @@ const (
 	batchReplicas  = 4
 	batchAcks      = 5
 	batchWatermark = 6
+	batchHistories = 7
 )
 
 // wire reads one protobuf message in order, up to the first fault.
@@ -84,7 +86,7 @@ func decodeProtobuf(d *Decoder, data []byte) {
 		return
 	}
 	for records := (wire{rest: data[:valid]}); records.next(); {
-		if number := records.FieldNum; batchRequests <= number && number <= batchWatermark && d.within() {
+		if number := records.FieldNum; batchRequests <= number && number <= batchHistories && d.within() {
 			record, ok := records.Bytes()
 			d.refusal = ingest.Refusal{}
 			switch {
@@ -98,6 +100,8 @@ func decodeProtobuf(d *Decoder, data []byte) {
 				protobufRecord(d, record, replicaType, &d.batch.Replicas)
 			case number == batchAcks:
 				protobufRecord(d, record, ackType, &d.batch.Acks)
+			case number == batchHistories:
+				protobufRecord(d, record, historyType, &d.batch.Histories)
 			default:
 				protobufRecord(d, record, watermarkType, new([]ingest.Watermark))
 			}
@@ -192,19 +196,29 @@ func (w *wire) enum(d *Decoder, known []string, to *uint8) {
 	}
 }
 
-// list reads the hashes of blocks, the only list in the schema's records.
+// list reads the hashes of blocks, or the numbers of a history: none of them negative, NaN is unknown.
 func (w *wire) list(d *Decoder, to any) {
-	blocks := to.(*hashes)
-	all, ok := w.UnpackFixed64s(*blocks)
+	ok := true
+	switch to := to.(type) {
+	case *hashes:
+		*to, ok = w.UnpackFixed64s(*to)
+	case *amounts:
+		*to, ok = w.UnpackDoubles(*to)
+		if len(*to) > ingest.MaxHistoryMinutes {
+			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", w.name, ingest.MaxHistoryMinutes)
+		}
+		for i := range *to {
+			d.number(w.name, (*to)[i], float64(d.limits.SumTokens), &(*to)[i])
+		}
+	}
 	w.typed(d, ok)
-	*blocks = all
 }
 
 var marshalers easyproto.MarshalerPool
 
-// AppendProtobuf appends b as one forewarm.v1.Batch, without refusals and histories; its content type is
-// [ContentTypeProtobuf]. [Decode] reads the same records back, times to the nanosecond. Equal batches give equal bytes.
-// About 60 bytes a request. Safe for concurrent use on distinct batches.
+// AppendProtobuf appends b as one forewarm.v1.Batch, without refusals; its content type is [ContentTypeProtobuf].
+// [Decode] reads the same records back, times to the nanosecond. The hash of a session is written as session_hash. Equal
+// batches give equal bytes. About 60 bytes a request. Safe for concurrent use on distinct batches.
 func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
 	strings, records := marshalers.Get(), marshalers.Get()
 	w := protobufWriter{strings.MessageMarshaler(), records.MessageMarshaler(), map[string]uint64{}}
@@ -213,6 +227,7 @@ func AppendProtobuf(dst []byte, b *ingest.Batch) []byte {
 	appendProtobuf(&w, batchSums, sumType, b.Sums)
 	appendProtobuf(&w, batchReplicas, replicaType, b.Replicas)
 	appendProtobuf(&w, batchAcks, ackType, b.Acks)
+	appendProtobuf(&w, batchHistories, historyType, b.Histories)
 	if b.Watermark != nil {
 		appendProtobuf(&w, batchWatermark, watermarkType, []ingest.Watermark{*b.Watermark})
 	}
@@ -237,30 +252,82 @@ func appendProtobuf[T any](w *protobufWriter, number uint32, t *recordType[T], l
 	}
 }
 
-// member writes a member unless it is unknown.
+// member writes a member of the record of, unless it is unknown. Phase and status are not written if both are the
+// defaults. The clear name of a session is never kept.
 func (w *protobufWriter) member(record *easyproto.MessageMarshaler, number uint32, of, from any) {
-	switch m := memberOf(of, from); m.kind {
-	case 'l':
-		index, ok := w.table[m.text]
-		if !ok {
-			index = uint64(len(w.table)) + 1
-			w.table[m.text] = index
-			w.strings.AppendString(batchStrings, m.text)
+	whole := func(n int64, known bool) {
+		if known {
+			record.AppendInt64(number, n)
 		}
-		record.AppendUint64(number, index)
-	case '"':
-		record.AppendString(number, m.text)
-	case 't':
-		record.AppendSfixed64(number, m.time.UnixNano())
-	case '0', 'b':
-		record.AppendInt64(number, m.whole)
-	case '.':
-		record.AppendDouble(number, m.amount)
-	case 'h':
-		record.AppendFixed64(number, uint64(m.whole))
-	case 'e':
-		record.AppendInt64(number, m.whole+1)
-	case 'B':
-		record.AppendFixed64s(number, m.hashes)
 	}
+	amount := func(f float64) {
+		if !math.IsNaN(f) && !math.IsInf(f, 0) {
+			record.AppendDouble(number, f)
+		}
+	}
+	switch v := from.(type) {
+	case *label:
+		if *v != "" {
+			record.AppendUint64(number, w.index(string(*v)))
+		}
+	case *string:
+		if *v != "" {
+			record.AppendString(number, *v)
+		}
+	case *time.Time:
+		if !v.IsZero() {
+			record.AppendSfixed64(number, v.UnixNano())
+		}
+	case *int64:
+		whole(*v, *v >= 0)
+	case *counter:
+		whole(int64(*v), *v >= 0)
+	case *int:
+		whole(int64(*v), *v >= 0)
+	case *attempt:
+		whole(int64(*v), *v != 1)
+	case *blockTokens:
+		whole(int64(*v), *v > 0)
+	case *sessionHash:
+		if *v != 0 {
+			record.AppendFixed64(number, uint64(*v))
+		}
+	case *hashes:
+		if len(*v) > 0 {
+			record.AppendFixed64s(number, *v)
+		}
+	case *float64:
+		amount(*v)
+	case *seconds:
+		amount(float64(*v))
+	case *ratio:
+		amount(float64(*v))
+	case *amounts:
+		record.AppendDoubles(number, *v)
+	case *ingest.Phase:
+		whole(int64(*v)+1, !endedWell(of))
+	case *ingest.Status:
+		whole(int64(*v)+1, !endedWell(of))
+	case *ingest.ReplicaState:
+		whole(int64(*v)+1, true)
+	case *ingest.AckStage:
+		whole(int64(*v)+1, true)
+	}
+}
+
+// index is that of a text in the table of strings.
+func (w *protobufWriter) index(text string) uint64 {
+	index, ok := w.table[text]
+	if !ok {
+		index = uint64(len(w.table)) + 1
+		w.table[text] = index
+		w.strings.AppendString(batchStrings, text)
+	}
+	return index
+}
+
+// endedWell reports whether phase and status of a request are the defaults.
+func endedWell(of any) bool {
+	r := of.(*ingest.Request)
+	return r.Phase == ingest.PhaseFinished && r.Status == ingest.StatusOK
 }

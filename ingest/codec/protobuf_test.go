@@ -142,6 +142,7 @@ func TestProtobufAgreesWithSchema(t *testing.T) {
 		want := ingest.Batch{
 			Requests: rapid.SliceOfN(anyRequest, 0, 4).Draw(t, "requests"), Sums: rapid.SliceOfN(anySum, 0, 3).Draw(t, "sums"),
 			Replicas: rapid.SliceOfN(anyReplica, 0, 3).Draw(t, "replicas"), Acks: rapid.SliceOfN(anyAck, 0, 3).Draw(t, "acks"), Watermark: &mark,
+			Histories: rapid.SliceOfN(anyHistory, 0, 3).Draw(t, "histories"),
 		}
 		for i := range want.Requests {
 			if want.Requests[i].Blocks = rapid.SliceOfN(rapid.Uint64(), 0, 3).Draw(t, "blocks"); len(want.Requests[i].Blocks) > 0 {
@@ -180,6 +181,7 @@ func TestProtobufNames(t *testing.T) {
 	compareMembers(t, "Replica", replicaType)
 	compareMembers(t, "Ack", ackType)
 	compareMembers(t, "Watermark", watermarkType)
+	compareMembers(t, "History", historyType)
 	file := producerBatch(t).Descriptor().ParentFile()
 	for enum, names := range map[string][]string{
 		"Phase": ingest.PhaseNames, "Status": ingest.StatusNames, "ReplicaState": ingest.ReplicaStateNames, "AckStage": ingest.AckStageNames,
@@ -220,6 +222,9 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 	replica := func(fields string) string {
 		return table + "replicas { pool: 1 at: 1795240800000000000 " + fields + " }"
 	}
+	history := func(fields string) string {
+		return `strings: ["", "p", "kv"] histories { pool: 1 start: 1795240800000000000 ` + fields + " }"
+	}
 	for name, tc := range map[string]struct {
 		in   string
 		want ingest.Reason
@@ -252,9 +257,16 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"ack without event":       {table + "acks { pool: 1 at: 1795240800000000000 stage: ACK_STAGE_ACCEPTED }", ingest.ReasonMissingField},
 		"watermark without time":  {table + "watermark { pool: 1 }", ingest.ReasonMissingField},
 		"watermark without pool":  {"watermark { at: 1795240800000000000 }", ingest.ReasonMissingField},
-		"first string not empty":  {`strings: "p" requests { ` + request + "}", ingest.ReasonInconsistent},
-		"no record":               {table, ingest.ReasonEmpty},
-		"nothing":                 {"", ingest.ReasonEmpty},
+		"history without class":   {history(`dimension: 2 values: 1`), ingest.ReasonMissingField},
+		"history of nothing":      {history(`class: 2 values: 1`), ingest.ReasonMissingField},
+		"history without values":  {history(`class: 2 dimension: 2`), ingest.ReasonMissingField},
+		"history below zero":      {history(`class: 2 dimension: 2 values: [1, -1]`), ingest.ReasonNegativeCount},
+		"history that is too long": {
+			history(`class: 2 dimension: 2 values: [0` + strings.Repeat(", nan", ingest.MaxHistoryMinutes) + `]`), ingest.ReasonBatchTooLong,
+		},
+		"first string not empty": {`strings: "p" requests { ` + request + "}", ingest.ReasonInconsistent},
+		"no record":              {table, ingest.ReasonEmpty},
+		"nothing":                {"", ingest.ReasonEmpty},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(protobufMeta, marshal(t, tc.in))

@@ -26,9 +26,9 @@ type (
 	seconds     float64 // at most a day
 	session     uint64  // hash of a clear name in the record
 	sessionHash uint64
-	hashes      []uint64 // only in protobuf, as blockTokens
+	hashes      []uint64 // only in protobuf, as blockTokens and amounts
 	blockTokens int64
-	amounts     []float64 // only in JSON
+	amounts     []float64
 )
 
 // recordType describes one kind of native record. complete fills in values from the subject or from other members, and
@@ -135,11 +135,11 @@ var watermarkType = &recordType[ingest.Watermark]{ingest.Watermark{}, (*Decoder)
 }}
 
 var historyType = &recordType[ingest.History]{ingest.History{}, (*Decoder).completeHistory, []member[ingest.History]{
-	{"pool", 0, func(h *ingest.History) any { return (*label)(&h.Pool) }},
-	{"class", 0, func(h *ingest.History) any { return (*label)(&h.Class) }},
-	{"dimension", 0, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
-	{"start", 0, func(h *ingest.History) any { return &h.Start }},
-	{"values", 0, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
+	{"pool", 1, func(h *ingest.History) any { return (*label)(&h.Pool) }},
+	{"class", 2, func(h *ingest.History) any { return (*label)(&h.Class) }},
+	{"dimension", 3, func(h *ingest.History) any { return (*label)(&h.Dimension) }},
+	{"start", 4, func(h *ingest.History) any { return &h.Start }},
+	{"values", 5, func(h *ingest.History) any { return (*amounts)(&h.Values) }},
 }}
 
 // add calls read with an empty record and appends it to list, unless it is refused.
@@ -164,7 +164,6 @@ type source interface {
 	instant(d *Decoder, to *time.Time)
 	hash(d *Decoder, to *uint64)
 	enum(d *Decoder, known []string, to *uint8)
-	list(d *Decoder, to any)
 }
 
 // read stores the value of a member in to.
@@ -208,8 +207,10 @@ func (d *Decoder) read(s source, name string, to any) {
 		s.enum(d, ingest.ReplicaStateNames, (*uint8)(to))
 	case *ingest.AckStage:
 		s.enum(d, ingest.AckStageNames, (*uint8)(to))
-	default:
-		s.list(d, to)
+	default: // lists
+		if w, ok := s.(*wire); ok {
+			w.list(d, to)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 var nop = zap.NewNop()
@@ -67,10 +66,7 @@ func publish(t *testing.T, js jetstream.JetStream, subject string, data []byte, 
 
 // numbered is a request whose id is i.
 func numbered(i int) []byte {
-	return codec.Append(nil, &ingest.Request{
-		ID: fmt.Sprint(i), Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000),
-		PromptTokens: 1, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
-	})
+	return fmt.Appendf(nil, `{"id":"%d","pool":"p","arrived_at":1795240800000,"prompt_tokens":1}`, i)
 }
 
 // storedIDs reads the whole stream and returns the message ids in order.

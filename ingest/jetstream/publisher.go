@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
@@ -30,13 +31,11 @@ func NewPublisher(conn *nats.Conn) (*Publisher, error) {
 	return &Publisher{js: js}, err
 }
 
-// Publish stores a message, however long the server is away, unless ctx ends. msgID identifies it in the stream. An
-// error means that it cannot be stored at all.
-func (p *Publisher) Publish(ctx context.Context, subject, msgID, contentType string, data []byte) error {
-	m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{jetstream.MsgIDHeader: {msgID}}}
-	if contentType != "" {
-		m.Header.Set(headerContentType, contentType)
-	}
+// Publish stores records in one message, however long the server is away, unless ctx ends. msgID identifies it in the
+// stream. An error means that it cannot be stored at all.
+func (p *Publisher) Publish(ctx context.Context, subject, msgID string, b *ingest.Batch) error {
+	m := message(subject, b)
+	m.Header.Set(jetstream.MsgIDHeader, msgID)
 	for attempts := 0; ; {
 		wait, cancel := context.WithTimeout(ctx, ackWait)
 		_, err := p.js.PublishMsg(wait, m)

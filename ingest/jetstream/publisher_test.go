@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // TestPublisherStoresEachOnceAndInOrder cuts connections within a message, in both directions. So some messages are
@@ -26,7 +29,7 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	var want []string
 	for i := range 3000 {
 		want = append(want, fmt.Sprint(i))
-		if err := publisher.Publish(ctx, fmt.Sprintf("forewarm.telemetry.request.p.c%d", i%3), want[i], "", numbered(i)); err != nil {
+		if err := publisher.Publish(ctx, fmt.Sprintf("forewarm.telemetry.request.p.c%d", i%3), want[i], identified(want[i])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,6 +39,10 @@ func TestPublisherStoresEachOnceAndInOrder(t *testing.T) {
 	if publisher.js.Conn().Stats().Reconnects == 0 {
 		t.Error("no connection was cut, so the test shows nothing")
 	}
+}
+
+func identified(id string) *ingest.Batch {
+	return &ingest.Batch{Requests: []ingest.Request{{ID: id, Pool: "p", Attempt: 1, ArrivedAt: time.UnixMilli(1795240800000), PromptTokens: 1}}}
 }
 
 func publisherOf(t *testing.T, c Config, e *Embedded) *Publisher {
@@ -89,21 +96,21 @@ func TestPublisherErrors(t *testing.T) {
 	stream := telemetry(t, connect(t, c, server), c)
 	publisher := publisherOf(t, c, server)
 
-	err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "big", "", make([]byte, maxPayload+1))
+	err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "big", identified(strings.Repeat("x", maxPayload)))
 	wantError(t, err, "forewarm.telemetry.request.p.c", "maximum payload")
-	if err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "small", "", numbered(1)); err != nil {
+	if err := publisher.Publish(ctx, "forewarm.telemetry.request.p.c", "small", identified("1")); err != nil {
 		t.Errorf("the next message: %v", err)
 	}
 	if got := strings.Join(storedIDs(t, stream), " "); got != "small" {
 		t.Errorf("stored %q, want small", got)
 	}
 
-	err = publisher.Publish(ctx, "nowhere", "x", "", []byte("{}"))
+	err = publisher.Publish(ctx, "nowhere", "x", identified("1"))
 	wantError(t, err, "nowhere", "stream holds this subject")
 
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := publisher.Publish(ctx, "nowhere", "x", "", nil); !errors.Is(err, context.Canceled) {
+	if err := publisher.Publish(ctx, "nowhere", "x", identified("1")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

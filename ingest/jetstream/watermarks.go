@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
@@ -18,7 +17,7 @@ import (
 // the clock of the NATS server, which also stamps the messages. The clock of this machine may be set at any time
 // without effect. Daemons that share a stream give a watermark the same message id, so that it is stored once.
 type Ticker struct {
-	publish  func(ctx context.Context, subject, id string, data []byte) error
+	publish  func(ctx context.Context, m *nats.Msg, id string) error
 	subject  string
 	lateness time.Duration
 	outcome  func(error)
@@ -34,9 +33,7 @@ type Ticker struct {
 // watermark cannot be stored for offlineAfter. It returns true if the daemon ticks without the stream. Until the first
 // Sync the ticker has the clock of this machine.
 func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool) *Ticker {
-	publish := func(ctx context.Context, subject, id string, data []byte) error {
-		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
-		m.Header.Set(headerContentType, codec.ContentTypeJSON)
+	publish := func(ctx context.Context, m *nats.Msg, id string) error {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
@@ -104,7 +101,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, due.Add(time.Minute).Sub(t.now()))
 	defer cancel()
 	for ticked := false; ; {
-		err := t.publish(ctx, t.subject, id, codec.Append(nil, &ingest.Watermark{At: minute}))
+		err := t.publish(ctx, message(t.subject, &ingest.Batch{Watermark: &ingest.Watermark{At: minute}}), id)
 		if ctx.Err() != nil {
 			return
 		}

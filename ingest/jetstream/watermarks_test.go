@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/codec"
@@ -25,17 +26,17 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 		midnight := time.Now()
 		time.Sleep(offset)
 		ticker := NewTicker(nil, "f", lateness, func(error) {}, func(context.Context, time.Time) bool { return false })
-		ticker.publish = func(_ context.Context, subject, id string, data []byte) error {
-			if subject != "f.telemetry.watermark._" {
-				t.Errorf("subject %s", subject)
+		ticker.publish = func(_ context.Context, m *nats.Msg, id string) error {
+			if m.Subject != "f.telemetry.watermark._" {
+				t.Errorf("subject %s", m.Subject)
 			}
 			if outage(time.Since(midnight)) {
 				return errors.New("no server")
 			}
 			var b ingest.Batch
-			codec.Decode(codec.Meta{Kind: codec.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &b)
 			if b.Watermark == nil || b.Watermark.Pool != "" {
-				t.Fatalf("%s: %+v", data, b)
+				t.Fatalf("%x: %+v", m.Data, b)
 			}
 			at := b.Watermark.At
 			if id != fmt.Sprintf("watermark-%d", at.Unix()) || slices.Contains(ids, id) {
@@ -88,9 +89,9 @@ func TestTickerClockIsSet(t *testing.T) {
 		ahead := 20 * time.Second
 		ticker := NewTicker(nil, "f", 10*time.Second, func(error) {}, func(context.Context, time.Time) bool { return false })
 		ticker.Sync(time.Now().Add(ahead))
-		ticker.publish = func(_ context.Context, _, _ string, data []byte) error {
+		ticker.publish = func(_ context.Context, m *nats.Msg, _ string) error {
 			var b ingest.Batch
-			codec.Decode(codec.Meta{Kind: codec.KindWatermark}, data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &b)
 			got = append(got, fmt.Sprintf("%s at %s", b.Watermark.At.Sub(midnight.UTC()), time.Since(midnight).Truncate(time.Second)))
 			return nil
 		}

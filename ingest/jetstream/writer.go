@@ -45,7 +45,7 @@ func (w *StreamWriter) Store(ctx context.Context, b *ingest.Batch) error {
 			}
 			continue
 		}
-		part.Watermark = b.Watermark
+		part.Watermark, part.Histories = b.Watermark, b.Histories
 		return w.publish(ctx, &part)
 	}
 }
@@ -61,14 +61,19 @@ func (w *StreamWriter) publish(ctx context.Context, b *ingest.Batch) error {
 	if !w.js.Conn().IsConnected() {
 		return nats.ErrDisconnected // it would keep the message, and send it some time after we gave up
 	}
-	m := nats.NewMsg(w.subject)
+	if _, err := w.js.PublishMsg(ctx, message(w.subject, b), jetstream.WithMsgID(nuid.Next())); err != nil {
+		return fmt.Errorf("publish to %s: %w", w.subject, err)
+	}
+	return nil
+}
+
+// message has all records of a batch.
+func message(subject string, b *ingest.Batch) *nats.Msg {
+	m := nats.NewMsg(subject)
 	m.Data = codec.AppendProtobuf(nil, b)
 	m.Header.Set(headerContentType, codec.ContentTypeProtobuf)
 	if b.Source != "" {
 		m.Header.Set(codec.HeaderSource, b.Source)
 	}
-	if _, err := w.js.PublishMsg(ctx, m, jetstream.WithMsgID(nuid.Next())); err != nil {
-		return fmt.Errorf("publish to %s: %w", m.Subject, err)
-	}
-	return nil
+	return m
 }

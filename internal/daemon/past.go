@@ -6,14 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
-	"github.com/forewarm/forewarm/ingest/codec"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -48,10 +44,8 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 		return 0, err
 	}
 	for i := range all {
-		m := nats.NewMsg(ingest.Subject(d.cfg.NATS.Prefix, ingest.HistorySubject, all[i].Pool, all[i].Class))
-		m.Data = codec.Append(nil, &all[i])
-		if _, err := d.js.PublishMsg(ctx, m, natsjs.WithMsgID(nuid.Next())); err != nil {
-			return 0, fmt.Errorf("backfill: publish to %s: %w", m.Subject, err)
+		if err := d.telemetry.Store(ctx, &ingest.Batch{Histories: all[i : i+1]}); err != nil {
+			return 0, fmt.Errorf("backfill: %w", err)
 		}
 	}
 	have := stream.CachedInfo().State
