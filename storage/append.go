@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -26,13 +27,10 @@ func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []fo
 	if t <= s.stored {
 		return nil
 	}
-	s.sweep(t)
 	err := s.ready()
 	if err == nil {
-		before := s.counters.Appended
-		if err = s.commit(t, windows, forecasts, decisions); err != nil {
-			s.counters.Appended, s.suspect = before, true
-		}
+		err = s.commit(t, windows, forecasts, decisions)
+		s.suspect = err != nil
 	}
 	if err != nil {
 		s.counters.LostTicks++
@@ -52,6 +50,7 @@ func (s *Store) Restore(tick time.Time, unsettled []features.Window) {
 func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) (err error) {
 	defer recovered(&err)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
+	tx.refs = tx.app.(promstorage.GetRef)
 	// The most important first: Config.MaxSeries drops the later ones.
 	for i := range decisions {
 		tx.decision(&decisions[i])
@@ -75,23 +74,23 @@ func (s *Store) owns(key features.Key) bool {
 type transaction struct {
 	*Store
 	app  promstorage.AppenderV2
+	refs promstorage.GetRef // of the same
 	tick int64
 }
 
 func (tx *transaction) decision(d *alerting.Decision) {
 	t := d.Tick.UnixMilli()
-	putAll(tx, seriesKey{pool: d.Pool}, t, poolColumns, d)
+	putAll(tx, t, poolColumns, d, "pool", d.Pool)
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		putAll(tx, seriesKey{pool: d.Pool, resource: r.Dimension}, t, resourceColumns, r)
+		putAll(tx, t, resourceColumns, r, "pool", d.Pool, "resource", r.Dimension)
 	}
 }
 
-// putAll appends the columns of x to the series of a key.
-func putAll[T any](tx *transaction, key seriesKey, t int64, columns []column[T], x T) {
+// putAll appends the columns of x to the series with some labels: names and values in turn.
+func putAll[T any](tx *transaction, t int64, columns []column[T], x T, with ...string) {
 	for _, c := range columns {
-		key.name, key.more = c.series, c.label
-		tx.put(key, t, c.value(x))
+		tx.put(series(c.series, slices.Concat(with, c.label)...), t, c.value(x))
 	}
 }
 
@@ -102,17 +101,14 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 		if f.Class != features.TotalClass && !tx.owns(f.Key) {
 			continue
 		}
-		key := demandKey(ForecastSeries, f.Key)
-		key.dimension = f.Dimension
 		for h := range horizons {
-			key.horizon = horizons[h]
 			q := &f.WindowMax
 			if h < len(forecastMinutes) {
 				q = &f.Minute[forecastMinutes[h]-1]
 			}
 			for i, v := range q {
-				key.quantile = levelLabels[i]
-				tx.put(key, f.Origin.UnixMilli(), v)
+				s := series(ForecastSeries, "class", f.Class, "dimension", f.Dimension, "horizon", horizons[h], "pool", f.Pool, "quantile", levelLabels[i])
+				tx.put(s, f.Origin.UnixMilli(), v)
 			}
 		}
 	}
@@ -127,11 +123,11 @@ func (tx *transaction) windows(windows []features.Window) {
 		}
 	}
 	for _, end := range slices.Sorted(maps.Keys(settled)) {
-		settled.samples(end, func(key seriesKey, v float64) { tx.put(key, end, v) })
+		settled.samples(end, func(s labels.Labels, v float64) { tx.put(s, end, v) })
 	}
 	for i := range windows {
 		if w := &windows[i]; w.Settled && tx.owns(w.Key) {
-			putAll(tx, demandKey("", w.Key), w.Start.Add(features.Minute).UnixMilli(), shapeColumns, w)
+			putAll(tx, w.Start.Add(features.Minute).UnixMilli(), shapeColumns, w, "class", w.Class, "pool", w.Pool)
 		}
 	}
 }
@@ -149,7 +145,7 @@ func valuesOf(w *features.Window) []float64 {
 }
 
 // put appends one sample to a series, or counts the reason why not.
-func (tx *transaction) put(key seriesKey, t int64, v float64) {
+func (tx *transaction) put(s labels.Labels, t int64, v float64) {
 	c := &tx.counters
 	switch {
 	case math.IsNaN(v):
@@ -158,23 +154,14 @@ func (tx *transaction) put(key seriesKey, t int64, v float64) {
 		c.Refused++
 		return
 	}
-	sr := tx.series[key]
-	if sr == nil {
-		if len(tx.series) >= tx.cfg.MaxSeries {
-			c.Capped++
-			return
-		}
-		sr = &series{labels: key.labels()}
-		tx.series[key] = sr
-	}
-	sr.used = tx.tick
-	ref, err := tx.app.Append(sr.ref, sr.labels, 0, t, v, nil, nil, promstorage.AppendV2Options{})
-	if err != nil {
-		if c.Refused++; c.Refused == 1 {
-			tx.log.Warn("a sample cannot be stored; such samples are counted", "series", sr.labels.String(), "err", err)
-		}
+	ref, _ := tx.refs.GetRef(s, s.Hash())
+	if ref == 0 && tx.db.Head().NumSeries() >= uint64(tx.cfg.MaxSeries) {
+		c.Capped++
 		return
 	}
-	sr.ref = ref
-	c.Appended++
+	if _, err := tx.app.Append(ref, s, 0, t, v, nil, nil, promstorage.AppendV2Options{}); err != nil {
+		if c.Refused++; c.Refused == 1 {
+			tx.log.Warn("a sample cannot be stored; such samples are counted", "series", s.String(), "err", err)
+		}
+	}
 }

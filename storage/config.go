@@ -17,8 +17,8 @@ type Config struct {
 	// SnapshotEvery is the time between saves of the state. A restart replays at most this much of the stream. It is
 	// longer if saving would take more than 5 % of the time.
 	SnapshotEvery time.Duration `yaml:"snapshot_every"`
-	// MaxSeries bounds the series written within the last three hours. At the bound new series are dropped and counted;
-	// decisions and pool totals come before classes. A class has about 200 series, most of them forecasts.
+	// MaxSeries bounds the series of the newest hours, which are not compacted yet. At the bound new series are dropped
+	// and counted; decisions and pool totals come before classes. A class has about 200 series, most of them forecasts.
 	MaxSeries int `yaml:"max_series"`
 }
 

@@ -63,8 +63,8 @@ func TestStoreOnAFullDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 				s = openStore(t, config(dir))
-				if c := s.Counters(); c.Corruptions+c.Damaged > 0 {
-					t.Errorf("%+v", c)
+				if _, err := os.Stat(filepath.Join(dir, "tsdb.damaged")); err == nil {
+					t.Error("the database was damaged")
 				}
 			}
 		})

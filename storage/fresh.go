@@ -44,7 +44,7 @@ func (m minutes) add(w *features.Window, values []float64, own bool) {
 // samples calls put with the values of a minute by series. Sums over classes come first, because they are more
 // important: the pool, and its classes without their own series together. As in the forecast of a total, a class with
 // an unknown value is skipped; if all are unknown, so is the sum.
-func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
+func (m minutes) samples(end int64, put func(s labels.Labels, v float64)) {
 	sums := map[features.Key][]float64{}
 	add := func(pool, class string, values []float64) {
 		key := features.Key{Pool: pool, Class: class}
@@ -63,7 +63,7 @@ func (m minutes) samples(end int64, put func(key seriesKey, v float64)) {
 	}
 	putAll := func(key features.Key, values []float64) {
 		for i, v := range values {
-			put(demandKey(features.Dimensions[i].Series, key), v)
+			put(series(features.Dimensions[i].Series, "class", key.Class, "pool", key.Pool), v)
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(m[end]), features.Key.Compare)
@@ -112,19 +112,19 @@ type freshQuerier struct {
 func (q freshQuerier) Select(_ context.Context, _ bool, _ *promstorage.SelectHints, matchers ...*labels.Matcher) promstorage.SeriesSet {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	found := map[seriesKey]*promql.Series{}
+	found := map[labels.Labels]*promql.Series{}
 	for _, end := range slices.Sorted(maps.Keys(q.of.minutes)) {
 		if end < q.mint || end > q.maxt {
 			continue
 		}
-		q.of.minutes.samples(end, func(key seriesKey, v float64) {
+		q.of.minutes.samples(end, func(metric labels.Labels, v float64) {
 			if math.IsNaN(v) {
 				return
 			}
-			s := found[key]
+			s := found[metric]
 			if s == nil {
-				s = &promql.Series{Metric: key.labels()}
-				found[key] = s
+				s = &promql.Series{Metric: metric}
+				found[metric] = s
 			}
 			s.Floats = append(s.Floats, promql.FPoint{T: end, F: v})
 		})

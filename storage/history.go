@@ -12,15 +12,13 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
-	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// History reads the stored data back as the pipeline's types, for reports.
+// History reads the stored series back as the pipeline's types, for reports.
 type History struct {
 	Store *Store
-	Log   Decisions
 	// Unsettled includes unsettled minutes with their expected values.
 	Unsettled bool
 }
@@ -31,11 +29,6 @@ func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
 		return h.Store.Queryable().Querier(mint, maxt)
 	}
 	return h.Store.Querier(mint, maxt)
-}
-
-// Decisions passes all decisions with a tick in [from, to), in order.
-type Decisions interface {
-	Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error
 }
 
 // Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
@@ -166,11 +159,6 @@ func (h History) Forecast(ctx context.Context, key features.Key, dimension strin
 		return nil
 	}, of)
 	return newest, err
-}
-
-// Decisions calls fn with each decision with a tick in [from, to), in order.
-func (h History) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return h.Log.Read(ctx, from, to, fn)
 }
 
 // issued has the stored values of one forecast, by horizon and level. NaN is unknown.

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
 )
@@ -30,7 +29,6 @@ func (s *Store) start() error {
 	if e := fileutil.Replace(s.dir, to); e != nil {
 		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
-	s.counters.Damaged++
 	s.log.Error("the time-series database is damaged: it was renamed and replaced by an empty one", "dir", s.dir, "renamed to", to, "cause", err.Error())
 	return s.openDB()
 }
@@ -50,17 +48,12 @@ func (s *Store) openDB() (err error) {
 	o.StripeSize = 1024
 	o.NoLockfile = true                   // the directory is locked already
 	o.BlockReloadInterval = math.MaxInt64 // see Store.maintain
-	metrics := prometheus.NewRegistry()
-	db, err := tsdb.Open(s.dir, s.log, metrics, o, nil)
+	db, err := tsdb.Open(s.dir, s.log, nil, o, nil)
 	if err != nil {
 		return fmt.Errorf("%w: repair the disk, or move %s away to start without history", err, s.dir)
 	}
 	db.DisableCompactions()
 	s.db, s.stored = db, newest(db)
-	if n := total(metrics, "prometheus_tsdb_wal_corruptions_total"); n > 0 {
-		s.counters.Corruptions += n
-		s.log.Warn("the log of the series was torn or corrupted: it was truncated, and later samples are lost", "dir", s.dir)
-	}
 	return nil
 }
 
@@ -77,19 +70,6 @@ func (s *Store) probe() error {
 		return err
 	}
 	return os.Remove(path)
-}
-
-// total returns the value of a counter.
-func total(r prometheus.Gatherer, name string) (n uint64) {
-	families, _ := r.Gather() // partial results are enough
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.GetMetric() {
-				n += uint64(m.GetCounter().GetValue())
-			}
-		}
-	}
-	return n
 }
 
 var errGaveUp = errors.New("the TSDB gave up")
@@ -128,9 +108,6 @@ func (s *Store) ready() error {
 	}
 	if err := s.openDB(); err != nil {
 		return err
-	}
-	for _, x := range s.series {
-		x.ref = 0
 	}
 	s.suspect = false
 	s.log.Info("series are stored again", "ticks lost since the start", s.counters.LostTicks)
@@ -180,7 +157,6 @@ func (s *Store) compacted(err error) {
 	}
 	s.compactError = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)
 	s.log.Error("the series could not be compacted; retrying", "dir", s.dir, "cause", err.Error())
-	s.counters.CompactFailures++
 	s.suspect = s.suspect || errors.Is(err, errGaveUp)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
@@ -39,7 +38,7 @@ var levelLabels = func() (out [forecaster.NumLevels]string) {
 // column is one number of a T, stored as a series. Columns of one series differ by label; only the first has help.
 type column[T any] struct {
 	series string
-	label  [2]string // name and value; both "" if the series has one column
+	label  []string // name and value; nil if the series has one column
 	help   string
 	value  func(T) float64 // NaN is not stored
 }
@@ -54,7 +53,7 @@ var shapeColumns = slices.Concat(
 
 func shape(name, what string, of func(*features.Window) *sketch.Quantile) []column[*features.Window] {
 	level := func(label string, q float64) column[*features.Window] {
-		return column[*features.Window]{series: "forewarm_" + name, label: [2]string{"quantile", label}, help: what + ", as a quantile over the minute's calls.",
+		return column[*features.Window]{series: "forewarm_" + name, label: []string{"quantile", label}, help: what + ", as a quantile over the minute's calls.",
 			value: func(w *features.Window) float64 { return of(w).Quantile(q) }}
 	}
 	return []column[*features.Window]{level("0.5", .5), level("0.95", .95)}
@@ -72,38 +71,38 @@ func ofRoles(replicas func(*alerting.Roles) int) func(*alerting.Decision) float6
 
 // poolColumns are stored of a decision. Label: pool. Names and labels are those of /metrics.
 var poolColumns = []column[*alerting.Decision]{
-	{"forewarm_desired_replicas", [2]string{"role", "all"}, "Replicas that the pool should have, pending ones included.",
+	{"forewarm_desired_replicas", []string{"role", "all"}, "Replicas that the pool should have, pending ones included.",
 		func(d *alerting.Decision) float64 { return float64(d.Desired) }},
-	{"forewarm_desired_replicas", [2]string{"role", "prefill"}, "",
+	{"forewarm_desired_replicas", []string{"role", "prefill"}, "",
 		ofRoles(func(r *alerting.Roles) int { return r.Prefill })},
-	{"forewarm_desired_replicas", [2]string{"role", "decode"}, "",
+	{"forewarm_desired_replicas", []string{"role", "decode"}, "",
 		ofRoles(func(r *alerting.Roles) int { return r.Decode })},
-	{"forewarm_replicas", [2]string{"state", "ready"}, "Replicas by state: ready, or pending on their way.",
+	{"forewarm_replicas", []string{"state", "ready"}, "Replicas by state: ready, or pending on their way.",
 		func(d *alerting.Decision) float64 { return float64(d.Ready) }},
-	{"forewarm_replicas", [2]string{"state", "pending"}, "", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
-	{"forewarm_floor_replicas", [2]string{}, "Replicas that the load of this minute takes, forecast or not.",
+	{"forewarm_replicas", []string{"state", "pending"}, "", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
+	{"forewarm_floor_replicas", nil, "Replicas that the load of this minute takes, forecast or not.",
 		func(d *alerting.Decision) float64 {
 			if floor := d.SeenFloor(); floor != nil {
 				return float64(*floor)
 			}
 			return math.NaN()
 		}},
-	{"forewarm_lead_time_seconds", [2]string{}, "How far ahead advice looks: the warm-up lag at its quantile.",
+	{"forewarm_lead_time_seconds", nil, "How far ahead advice looks: the warm-up lag at its quantile.",
 		func(d *alerting.Decision) float64 { return d.Lead.Seconds() }},
 }
 
 // resourceColumns are stored of the evidence of a decision. Labels: pool, resource.
 var resourceColumns = []column[*alerting.ResourceEvidence]{
-	{"forewarm_saturation_probability", [2]string{"horizon", "lead"},
+	{"forewarm_saturation_probability", []string{"horizon", "lead"},
 		"Probability that the resource runs out within the lead window (horizon lead) if nothing is done.",
 		func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.1"}, "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.1"}, "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
 		func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P10) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.5"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
-	{"forewarm_saturation_eta_seconds", [2]string{"quantile", "0.9"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
-	{"forewarm_resource_needed_replicas", [2]string{}, "Replicas that the resource takes at the pool's quantile.",
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.5"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.9"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
+	{"forewarm_resource_needed_replicas", nil, "Replicas that the resource takes at the pool's quantile.",
 		func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
-	{"forewarm_replica_capacity", [2]string{}, "What one replica holds or does, in the resource's unit.",
+	{"forewarm_replica_capacity", nil, "What one replica holds or does, in the resource's unit.",
 		func(r *alerting.ResourceEvidence) float64 { return r.PerReplica }},
 }
 
@@ -129,35 +128,13 @@ func describe[T any](all map[string]string, columns []column[T]) {
 	}
 }
 
-// seriesKey identifies a series by its labels, without those that are "". more is a label that only some series have.
-type seriesKey struct {
-	name, pool, class                      string
-	dimension, horizon, quantile, resource string
-	more                                   [2]string
-}
-
-// demandKey identifies a series of a class's demand.
-func demandKey(name string, of features.Key) seriesKey {
-	return seriesKey{name: name, pool: of.Pool, class: of.Class}
-}
-
-func (k *seriesKey) labels() labels.Labels {
+// series returns the labels of a series, from its name and other labels: names and values in turn.
+func series(name string, with ...string) labels.Labels {
 	b := labels.NewScratchBuilder(8)
-	for _, l := range [...][2]string{
-		{model.MetricNameLabel, k.name}, {"class", k.class}, {"dimension", k.dimension}, {"horizon", k.horizon},
-		{"pool", k.pool}, {"quantile", k.quantile}, {"resource", k.resource}, k.more,
-	} {
-		if l[1] != "" {
-			b.Add(l[0], l[1])
-		}
+	b.Add(model.MetricNameLabel, name)
+	for i := 0; i < len(with); i += 2 {
+		b.Add(with[i], with[i+1])
 	}
 	b.Sort()
 	return b.Labels()
-}
-
-// series is one series of the TSDB.
-type series struct {
-	ref    promstorage.SeriesRef
-	labels labels.Labels
-	used   int64 // newest tick that wrote to it, Unix ms
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"path/filepath"
 	"sync"
@@ -19,8 +18,6 @@ import (
 const (
 	// outOfOrder is how far a series may lag behind the newest sample, for windows that settle late.
 	outOfOrder = 3 * time.Hour
-	// activeFor is how long a series without new samples counts for Config.MaxSeries and stays in the index.
-	activeFor = 3 * time.Hour
 	// walSegment keeps the write-ahead log small in small installations.
 	walSegment = 16 << 20
 	// reopenEvery is the pause between attempts to reopen a failed TSDB: each reads the log.
@@ -31,14 +28,9 @@ const (
 
 // StoreCounters count samples since the store was opened.
 type StoreCounters struct {
-	Appended  uint64
 	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
 	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
-
-	Corruptions     uint64 // of the write-ahead log, truncated on opening
-	Damaged         uint64 // databases renamed on opening
-	CompactFailures uint64 // failed attempts to compact; each is retried
 }
 
 // Store is the embedded TSDB. Only one goroutine may append; reads are safe beside it.
@@ -60,10 +52,8 @@ type Store struct {
 
 	fresh fresh
 
-	mu           sync.Mutex            // guards the fields below
-	series       map[seriesKey]*series // at most Config.MaxSeries
-	stored       int64                 // newest stored tick, Unix ms
-	swept        int64                 // tick of the last sweep, Unix ms
+	mu           sync.Mutex // guards the fields below
+	stored       int64      // newest stored tick, Unix ms
 	counters     StoreCounters
 	compactError error         // error of the last attempt to compact
 	suspect      bool          // a write failed, so the log may be torn
@@ -73,10 +63,10 @@ type Store struct {
 }
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log. It truncates a torn log
-// and renames a damaged database, and counts both. On a full disk it opens the TSDB once there is room.
+// and renames a damaged database. On a full disk it opens the TSDB once there is room.
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
-		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, series: map[seriesKey]*series{}, fresh: fresh{minutes: minutes{}},
+		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, fresh: fresh{minutes: minutes{}},
 		maintaining: make(chan struct{}, 1), retry: reopenEvery,
 	}
 	switch err := s.start(); {
@@ -144,13 +134,4 @@ func (s *Store) Counters() StoreCounters {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counters
-}
-
-// sweep drops inactive series once per hour of ticks.
-func (s *Store) sweep(tick int64) {
-	if tick-s.swept < time.Hour.Milliseconds() {
-		return
-	}
-	s.swept = tick
-	maps.DeleteFunc(s.series, func(_ seriesKey, x *series) bool { return tick-x.used >= activeFor.Milliseconds() })
 }

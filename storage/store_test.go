@@ -93,7 +93,7 @@ func TestStoreLeavesRoom(t *testing.T) {
 	}
 	free = Reserve
 	appendTick(t, s, 3)
-	if c := s.Counters(); c.LostTicks != 1 || c.Appended != 2*samplesPerTick {
+	if c := s.Counters(); c.LostTicks != 1 || count(t, s) != 2*samplesPerTick {
 		t.Errorf("%+v", c)
 	}
 	if diff := cmp.Diff([]string{"1=4", "3=4"}, desired(t, s)); diff != "" {
@@ -109,6 +109,15 @@ const samplesPerTick = 3 + 2*5*forecaster.NumLevels + 5 + 6
 func dump(t *testing.T, s *Store, name string) map[string][]string {
 	t.Helper()
 	return samplesOf(t, s.Queryable(), labels.MustNewMatcher(labels.MatchRegexp, model.MetricNameLabel, name))
+}
+
+// count is the number of stored samples.
+func count(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	for _, samples := range dump(t, s, ".+") {
+		n += len(samples)
+	}
+	return n
 }
 
 func samplesOf(t *testing.T, from promstorage.Queryable, matchers ...*labels.Matcher) map[string][]string {
@@ -187,8 +196,8 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 	for m := 1; m <= 300; m++ {
 		appendTick(t, s, m)
 	}
-	if c := s.Counters(); c.Appended != 300*samplesPerTick || len(s.series) != samplesPerTick {
-		t.Fatalf("%+v", c)
+	if n, series := count(t, s), s.db.Head().NumSeries(); n != 300*samplesPerTick || series != samplesPerTick {
+		t.Fatalf("%d samples of %d series", n, series)
 	}
 	want := dump(t, s, ".+")
 	if err := s.Close(); err != nil {
@@ -206,8 +215,8 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 		t.Error(diff)
 	}
 	appendTick(t, s, 301)
-	if c := s.Counters(); c.Appended != samplesPerTick {
-		t.Errorf("%+v", c)
+	if n := count(t, s); n != 301*samplesPerTick {
+		t.Errorf("%d samples", n)
 	}
 }
 
@@ -226,7 +235,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := s.Counters(); c.Appended != 0 || c.Refused == 0 || len(dump(t, s, ".+")) != 0 {
+	if c := s.Counters(); c.Refused == 0 || count(t, s) != 0 {
 		t.Errorf("%+v", c)
 	}
 
@@ -241,23 +250,25 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 		}
 	}
 	c := s.Counters()
-	if len(s.series) != 101 || c.Appended != 101 || c.Capped != 4*45-101 {
-		t.Errorf("%+v", c)
-	}
-	if got := len(dump(t, s, ForecastSeries)); got != 101 {
-		t.Errorf("%d series stored", got)
+	if series := s.db.Head().NumSeries(); series != 101 || count(t, s) != 101 || c.Capped != 4*45-101 {
+		t.Errorf("%d series, %+v", series, c)
 	}
 
-	// Series without new samples are removed, so that others have room.
-	err = s.Append(minute(2+4*60), []features.Window{window("rag", 4*60, 60)}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
+	// Series without new samples are removed with a compaction, so that others have room.
+	for m := 2; m <= 2+6*60; m += 60 {
+		err = s.Append(minute(m), nil, []forecaster.PoolForecast{{Total: []forecaster.Forecast{forecast("*", m)}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.maintaining <- struct{}{} // waits for a compaction that the tick has begun
+		<-s.maintaining
 	}
-	if c := s.Counters(); len(s.series) != 2 || c.Appended != 103 {
-		t.Errorf("%+v", c)
+	if series := s.db.Head().NumSeries(); series != 5*forecaster.NumLevels {
+		t.Errorf("%d series are left, want those of the total", series)
 	}
+	c = s.Counters()
 	// A window that is too old for the TSDB is counted, and is no error.
-	err = s.Append(minute(3+4*60), []features.Window{window("old", 1, 60)}, nil, nil)
+	err = s.Append(minute(3+6*60), []features.Window{window("old", 1, 60)}, nil, nil)
 	if now := s.Counters(); err != nil || now.Refused <= c.Refused {
 		t.Errorf("%v, %+v", err, now)
 	}
@@ -344,7 +355,7 @@ func BenchmarkAppendTick(b *testing.B) {
 	for m := 0; b.Loop(); m++ {
 		appendForecasts(b, s, pf, m)
 	}
-	b.ReportMetric(float64(s.Counters().Appended)/b.Elapsed().Seconds(), "samples/s")
+	b.ReportMetric(float64(b.N*len(pf.Classes)*5*forecaster.NumLevels)/b.Elapsed().Seconds(), "samples/s")
 }
 
 // appendForecasts appends a tick with the forecasts of a pool.

@@ -41,9 +41,7 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		}))
 		defer server.Close()
 		stream := &bodies{}
-		deps := subjects
-		deps.NATS = stream
-		sinks := map[string]alerting.Sink{"nats": NewNATS(deps)}
+		sinks := map[string]alerting.Sink{"nats": NewNATS(stream, "fw")}
 		for name, kind := range httpSinks {
 			sinks[name] = kind.build(t, server.URL)
 		}

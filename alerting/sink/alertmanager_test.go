@@ -188,7 +188,7 @@ func TestWatchdogIsOptIn(t *testing.T) {
 	}{
 		"alertmanager with watchdog": {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}, Watchdog: true}), true},
 		"alertmanager":               {newPeer(t, AlertmanagerConfig{URLs: []string{"http://a"}}), false},
-		"nats":                       {NewNATS(subjects), false},
+		"nats":                       {NewNATS(nil, "fw"), false},
 	} {
 		if got := tt.sink.Accepts(watchdog); got != tt.watchdog {
 			t.Errorf("%s accepts the watchdog: %t", name, got)

@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -16,9 +15,8 @@ type Config struct {
 
 // Deps is what the sinks need from the process.
 type Deps struct {
-	NATS Publisher // nil leaves the NATS sink out
-	// PrescaleSubject and AlertSubject name the subject of a pool's events and alerts, escaped and with the prefix.
-	PrescaleSubject, AlertSubject func(pool string) string
+	NATS   Publisher // nil leaves the NATS sink out
+	Prefix string    // of the subjects of events and alerts
 	// Page renders a report as md, json or html.
 	Page      func(r *alerting.Report, format string) ([]byte, error)
 	ReportDir string                               // for reports; "" for none
@@ -30,7 +28,7 @@ type Deps struct {
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	var sinks []alerting.Sink
 	if deps.NATS != nil {
-		sinks = append(sinks, NewNATS(deps))
+		sinks = append(sinks, NewNATS(deps.NATS, deps.Prefix))
 	}
 	peers, err := NewAlertmanagers(c.Alertmanager)
 	if err != nil {
@@ -54,20 +52,4 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		sinks = append(sinks, &folder{deps})
 	}
 	return sinks, nil
-}
-
-// probed is a sink that can check whether it would deliver.
-type probed interface {
-	alerting.Sink
-	Probe(ctx context.Context) (detail string, err error)
-}
-
-// Probe checks each sink that implements probed, and calls found with the result. Nothing is delivered.
-func Probe(ctx context.Context, sinks []alerting.Sink, found func(sink, detail string, err error)) {
-	for _, s := range sinks {
-		if p, ok := s.(probed); ok {
-			detail, err := p.Probe(ctx)
-			found(s.Name(), detail, err)
-		}
-	}
 }

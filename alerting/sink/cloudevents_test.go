@@ -21,7 +21,7 @@ func TestCloudEvents(t *testing.T) {
 		n := decision(pool, 4)
 		want := must(n.CloudEvent(nil))
 		t.Run(pool, func(t *testing.T) {
-			m := must(NewNATS(subjects).message(n))
+			m := must(NewNATS(nil, "fw").message(n))
 			attributes, data := readCloudEvent(t, m)
 			for attribute, value := range map[string]string{
 				"specversion": "1.0", "id": want.ID, "source": want.Source, "type": want.Type, "subject": pool, "datacontenttype": "application/json",

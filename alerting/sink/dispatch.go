@@ -17,11 +17,8 @@ type pace struct {
 	timeout, first, longest time.Duration
 }
 
-// Advice and alerts expire within minutes.
-var (
-	signalPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
-	reportPace = pace{time.Minute, time.Minute, time.Hour}
-)
+// usualPace fits advice and alerts, which expire within minutes.
+var usualPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
 
 // Failure is the failure of a sink. It is reported when it begins and when it ends.
 type Failure struct {
@@ -53,7 +50,7 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure)) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, signals: signalPace, own: newOwnQueue(), report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
+		l := &lane{sink: s, pace: usualPace, own: newOwnQueue(), report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -137,11 +134,11 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // lane is the delivery to one sink.
 type lane struct {
-	sink    alerting.Sink
-	signals pace // of all notices but reports
-	own     *ownQueue
-	queues  []Queue // own, of signals, of reports
-	report  func(Failure)
+	sink   alerting.Sink
+	pace   pace
+	own    *ownQueue
+	queues []Queue // own, of signals, of reports
+	report func(Failure)
 
 	sending sync.Mutex // held during an attempt; guards resume
 	resume  time.Time  // no attempt before it: the consumer asked to wait
@@ -294,13 +291,6 @@ func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	return n.ID(), false
 }
 
-func (l *lane) pace(n alerting.Notice) pace {
-	if n.Report != nil {
-		return reportPace
-	}
-	return l.signals
-}
-
 // attempt tries once to send n, unless the consumer has asked to wait. It returns whether to retry, and after which pause.
 func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, pause time.Duration, err error) {
 	l.sending.Lock()
@@ -308,7 +298,7 @@ func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, paus
 	if pause = time.Until(l.resume); pause > 0 {
 		return true, pause, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.pace(n).timeout)
+	ctx, cancel := context.WithTimeout(ctx, l.pace.timeout)
 	defer cancel()
 	err = l.sink.Send(ctx, n)
 	retry, pause = l.record(n, err)
@@ -354,8 +344,7 @@ func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	if fails == 1 {
 		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
 	}
-	p := l.pace(n)
-	pause = min(p.first<<min(fails-1, 20), p.longest)
+	pause = min(l.pace.first<<min(fails-1, 20), l.pace.longest)
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 }
 

@@ -227,7 +227,7 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 		}
 	})
 	for _, l := range d.lanes { // TestDispatcherBacksOff tests the real pace
-		l.signals = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
+		l.pace = pace{250 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond}
 	}
 	stop := dispatch(t, d)
 	n := alert("llama", false)
@@ -312,9 +312,7 @@ func TestNATSRetries(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
 			r := &faultTest{}
-			deps := subjects
-			deps.NATS = &publisher{r, fault.err, fault.takes, fault.want}
-			r.sink = NewNATS(deps)
+			r.sink = NewNATS(&publisher{r, fault.err, fault.takes, fault.want}, "fw")
 			r.run(t, fault.want, 0, nil)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
 )
 
 // Publisher is the part of jetstream.JetStream that the NATS sink uses. PublishMsg returns when the stream has stored
@@ -20,10 +21,13 @@ type Publisher interface {
 }
 
 // NATS publishes pre-scale events and alerts to JetStream. The message id lets the stream drop duplicates of retries.
-type NATS struct{ deps Deps }
+type NATS struct {
+	to     Publisher
+	prefix string // of subjects
+}
 
-// NewNATS is the sink that publishes through deps.NATS.
-func NewNATS(deps Deps) *NATS { return &NATS{deps} }
+// NewNATS is the sink that publishes on subjects with a prefix.
+func NewNATS(to Publisher, prefix string) *NATS { return &NATS{to, prefix} }
 
 // Name is "nats".
 func (*NATS) Name() string { return "nats" }
@@ -41,7 +45,7 @@ func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	if err != nil {
 		return alerting.Permanent(err)
 	}
-	if _, err = s.deps.NATS.PublishMsg(ctx, m); err == nil {
+	if _, err = s.to.PublishMsg(ctx, m); err == nil {
 		return nil
 	}
 	err = fmt.Errorf("publish to %s: %w", m.Subject, err)
@@ -58,9 +62,9 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := nats.NewMsg(s.deps.PrescaleSubject(e.Subject))
+	m := nats.NewMsg(ingest.Subject(s.prefix, ingest.PrescaleSubject, e.Subject))
 	if n.Alert != nil {
-		m.Subject = s.deps.AlertSubject(e.Subject)
+		m.Subject = ingest.Subject(s.prefix, ingest.AlertSubject, e.Subject)
 		e.ID = n.ID() // each update of an alert is a separate event
 	}
 	m.Header.Set(jetstream.MsgIDHeader, headerValue(e.ID))

@@ -17,21 +17,12 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-var escape = strings.NewReplacer(" ", "_", ".", "_")
-
-var subjects = Deps{
-	PrescaleSubject: func(pool string) string { return "fw.prescale." + escape.Replace(pool) },
-	AlertSubject:    func(pool string) string { return "fw.alert." + escape.Replace(pool) },
-}
-
 func TestNATS(t *testing.T) {
 	nc := must(nats.Connect(testenv.StartNATS(t, "max_payload: 65536")))
 	defer nc.Close()
 	js := must(jetstream.New(nc))
 	stream := must(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "out", Subjects: []string{"fw.>"}, Storage: jetstream.MemoryStorage}))
-	deps := subjects
-	deps.NATS = js
-	s := NewNATS(deps)
+	s := NewNATS(js, "fw")
 	for range 2 { // the second delivery of each is a retry
 		for _, n := range []alerting.Notice{decision("llama 70.b", 4), alert("llama 70.b", false)} {
 			if err := s.Send(t.Context(), n); err != nil {
@@ -44,7 +35,7 @@ func TestNATS(t *testing.T) {
 		t.Errorf("the stream holds %d messages, want 2: retries are not deduplicated", info.State.Msgs)
 	}
 
-	m := must(stream.GetLastMsgForSubject(t.Context(), "fw.prescale.llama_70_b"))
+	m := must(stream.GetLastMsgForSubject(t.Context(), "fw.prescale.llama%2070%2Eb"))
 	if got := m.Header["Nats-Msg-Id"]; !cmp.Equal(got, []string{"llama%2070.b-4"}) {
 		t.Errorf("message id %q", got)
 	}
@@ -131,16 +122,14 @@ func TestNATSRecovers(t *testing.T) {
 			w.port = w.Addr().(*net.TCPAddr).Port
 			tt.breaks(t, w)
 
-			deps, failed := subjects, make(chan error, 100)
-			deps.NATS = w.js
-			log := newMemoryLog()
-			d := NewDispatcher([]alerting.Sink{NewNATS(deps)}, log.open, func(f Failure) {
+			failed, log := make(chan error, 100), newMemoryLog()
+			d := NewDispatcher([]alerting.Sink{NewNATS(w.js, "fw")}, log.open, func(f Failure) {
 				select {
 				case failed <- f.Err:
 				default:
 				}
 			})
-			d.lanes[0].signals = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
+			d.lanes[0].pace = pace{200 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond}
 			stopDispatcher := dispatch(t, d)
 			log.enqueue(decision("a", 1))
 			if tt.repairs != nil {

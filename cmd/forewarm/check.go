@@ -107,7 +107,11 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	f.past(ctx, cfg, &pc)
 	sinks, err := sink.Open(cfg.Sinks, sink.Deps{})
 	f.errs = append(f.errs, err)
-	sink.Probe(ctx, sinks, f.add)
+	for _, s := range sinks {
+		if peer, ok := s.(*sink.Alertmanager); ok {
+			f.add(peer.Name(), "it takes alerts", peer.Probe(ctx))
+		}
+	}
 	if err := errors.Join(f.errs...); err != nil {
 		return usageError{err}
 	}

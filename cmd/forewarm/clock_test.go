@@ -79,7 +79,7 @@ func init() {
 		t.Fatal(err)
 	}
 	minutes := map[time.Time]bool{}
-	err = stream.NewReader(js, "FOREWARM_DECISIONS", "forewarm").Read(t.Context(), begin.Add(-time.Minute), begin.Add(time.Hour), func(d *alerting.Decision) error {
+	err = stream.NewReader(js, "FOREWARM_DECISIONS", "forewarm").Decisions(t.Context(), begin.Add(-time.Minute), begin.Add(time.Hour), func(d *alerting.Decision) error {
 		if minutes[d.Tick] = true; d.Stale {
 			t.Errorf("%s: %s", d.Tick, d.Reason)
 		}

@@ -426,7 +426,7 @@ func (h *pair) play(t *testing.T, minutes int, at func(*pair, *testing.T, int)) 
 	sum := decisionsDigest(t, h.js)
 	out.digest = hex.EncodeToString(sum[:4])
 	var last alerting.Decision
-	h.must(t, reader.Read(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {
+	h.must(t, reader.Decisions(t.Context(), time.Time{}.AddDate(1, 0, 0), time.Unix(1<<40, 0), func(d *alerting.Decision) error {
 		out.ticks++
 		last = *d
 		if d.Publish {

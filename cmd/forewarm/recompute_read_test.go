@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/storage"
 )
 
 // raw has the stored data: samples by series and time, decisions by tick.
@@ -27,7 +26,7 @@ type rawSeries struct {
 	at     map[int64]float64 // by Unix minute
 }
 
-func readRaw(t *testing.T, h storage.History) *raw {
+func readRaw(t *testing.T, h *simulatedHistory) *raw {
 	t.Helper()
 	q, err := h.Store.Queryable().Querier(0, math.MaxInt64)
 	if err != nil {
@@ -48,7 +47,7 @@ func readRaw(t *testing.T, h storage.History) *raw {
 	if err := set.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Log.Read(t.Context(), time.Time{}, time.Unix(1<<40, 0), func(d *alerting.Decision) error {
+	if err := h.Decisions(t.Context(), time.Time{}, time.Unix(1<<40, 0), func(d *alerting.Decision) error {
 		r.decisions = append(r.decisions, *d)
 		return nil
 	}); err != nil {

@@ -46,7 +46,7 @@ type simulatedReplica struct {
 }
 
 // run runs the pipeline over the traffic, and stores its outputs.
-func (s *simulation) run(t *testing.T, pool capacity.Config, h storage.History) {
+func (s *simulation) run(t *testing.T, pool capacity.Config, h *simulatedHistory) {
 	t.Helper()
 	p, err := capacity.New(pool, nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *simulation) run(t *testing.T, pool capacity.Config, h storage.History) 
 	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
 	emit := func(out *pipeline.Output) {
 		for i := range out.Decisions {
-			h.Log.(*decisionList).add(t, &out.Decisions[i])
+			h.add(t, &out.Decisions[i])
 			m := int(out.Tick.Sub(s.start) / time.Minute)
 			s.scale(out.Decisions[i].Desired, out.Tick, m)
 		}
@@ -205,7 +205,7 @@ func TestReportRecomputed(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			h := storage.History{Store: store, Log: &decisionList{}}
+			h := &simulatedHistory{History: storage.History{Store: store}}
 			c.run(t, c.pool, h)
 			from, to := c.start.Add(7*time.Hour), c.start.Add(25*time.Hour)
 			r, err := report.Reconcile(t.Context(), h, report.Span{From: from, To: to, Zone: time.UTC})
@@ -223,11 +223,14 @@ func TestReportRecomputed(t *testing.T) {
 	}
 }
 
-// decisionList has decisions in memory, in place of the log.
-type decisionList struct{ all []alerting.Decision }
+// simulatedHistory has decisions in memory, in place of the log.
+type simulatedHistory struct {
+	storage.History
+	all []alerting.Decision
+}
 
 // add adds a copy of d, encoded and decoded as in the log.
-func (l *decisionList) add(t *testing.T, d *alerting.Decision) {
+func (l *simulatedHistory) add(t *testing.T, d *alerting.Decision) {
 	t.Helper()
 	var x alerting.Decision
 	if err := cbor.Unmarshal(must(cbor.Marshal(d)), &x); err != nil {
@@ -236,7 +239,7 @@ func (l *decisionList) add(t *testing.T, d *alerting.Decision) {
 	l.all = append(l.all, x)
 }
 
-func (l *decisionList) Read(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+func (l *simulatedHistory) Decisions(_ context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	for i := range l.all {
 		if d := &l.all[i]; !d.Tick.Before(from) && d.Tick.Before(to) {
 			if err := fn(d); err != nil {

@@ -38,9 +38,11 @@ func readStored(t *testing.T, path string) (s storedState) {
 		digest := must(bucket.GetInfo(t.Context(), states[0].Name)).Digest
 		s.Snapshot = fmt.Sprintf("sequence %d of stream %s, state %s", states[0].Sequence, states[0].Stream, digest)
 	}
-	last, err := stream.NewReader(js, c.Decisions(), c.Prefix).Last(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	var last time.Time
+	for _, x := range must(stream.NewReader(js, c.Decisions(), c.Prefix).Newest(t.Context())) {
+		if x.Decision.Tick.After(last) {
+			last = x.Decision.Tick
+		}
 	}
 	if !last.IsZero() {
 		s.Decisions = fmt.Sprintf("up to %s, sha256 %x", last.UTC().Format(time.RFC3339), decisionsDigest(t, js))

@@ -61,16 +61,12 @@ func (d *Daemon) exportStorage() {
 	count("forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated })
 	count("forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log are kept.", func() uint64 { return d.decisions.Counters().Divergent })
 	count("forewarm_log_lost_total", "Ticks that were dropped, because the log could not be written for too long.", func() uint64 { return d.decisions.Counters().Lost })
-	count("forewarm_series_appended_total", "Samples written to the time-series database.", func() uint64 { return d.store.Counters().Appended })
 	count("forewarm_series_refused_total", "Samples that the time-series database did not take.", func() uint64 {
 		c := d.store.Counters()
 		return c.Refused + c.Capped
 	})
 	count("forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped })
 	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks })
-	count("forewarm_series_log_corruptions_total", "Times that the log of the time-series database was damaged and was cut there.", func() uint64 { return d.store.Counters().Corruptions })
-	count("forewarm_series_damaged_total", "Time-series databases found damaged when they were opened, and renamed.", func() uint64 { return d.store.Counters().Damaged })
-	count("forewarm_series_compaction_failures_total", "Attempts to compact the time-series database that failed, and were made again.", func() uint64 { return d.store.Counters().CompactFailures })
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()

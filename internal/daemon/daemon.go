@@ -89,7 +89,7 @@ type Daemon struct {
 	pipeline       *pipeline.Pipeline
 	pipelineConfig pipeline.Config   // constant
 	resumed        bool              // there was no snapshot, and the stream does not have all telemetry
-	loggedTick     time.Time         // newest tick in the log at the start
+	loggedTick     time.Time         // newest tick in the log at the start; constant
 	restoredAt     time.Time         // when reading began
 	decided        map[string]string // newest logged decision of each pool
 	tickBegan      time.Time

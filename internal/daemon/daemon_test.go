@@ -365,7 +365,7 @@ func openOffline(t *testing.T, data string) offline {
 
 func decisionsOf(t *testing.T, p *inProcess) (all []alerting.Decision) {
 	t.Helper()
-	if err := p.Daemon.reader.Read(t.Context(), time.Time{}, time.Now().Add(time.Hour), func(d *alerting.Decision) error {
+	if err := p.Daemon.reader.Decisions(t.Context(), time.Time{}, time.Now().Add(time.Hour), func(d *alerting.Decision) error {
 		all = append(all, *d)
 		return nil
 	}); err != nil {

@@ -73,12 +73,7 @@ func (d *Daemon) openStorage(context.Context) (err error) {
 }
 
 func (d *Daemon) openSinks(context.Context) error {
-	prefix := d.cfg.NATS.Prefix
-	deps := sink.Deps{
-		Page: d.reportPage, WriteFile: storage.WriteFile, NATS: d.js,
-		PrescaleSubject: func(pool string) string { return ingest.Subject(prefix, ingest.PrescaleSubject, pool) },
-		AlertSubject:    func(pool string) string { return ingest.Subject(prefix, ingest.AlertSubject, pool) },
-	}
+	deps := sink.Deps{NATS: d.js, Prefix: d.cfg.NATS.Prefix, Page: d.reportPage, WriteFile: storage.WriteFile}
 	if d.cfg.Report.Schedule != "" {
 		if err := d.openReporter(); err != nil {
 			return ConfigError{err}

@@ -29,7 +29,7 @@ func (d *Daemon) openPages() {
 	d.handleDocument("GET /api/v1/plan", "html", d.getPlan)
 }
 
-// stored reads the history of a pool from the series and the log.
+// stored reads the history from the series and the log.
 type stored struct {
 	storage.History
 	*stream.Reader
@@ -110,7 +110,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	}
 	end := view.State.At
 	end = end.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
-	err = in.ReadHistory(ctx, storage.History{Store: d.store, Log: d.reader}, "the last week", end, planDays)
+	err = in.ReadHistory(ctx, storage.History{Store: d.store}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v before %s; a later minute is used %s after it ends (features.revise), when late records no longer change it",
 			err, end.UTC().Format("15:04 MST"), value.Minutes(value.Number(d.cfg.Features.Revise.Minutes())))

@@ -137,7 +137,7 @@ func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Rep
 	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
 		return last.report, nil
 	}
-	r, err := report.Reconcile(ctx, storage.History{Store: d.store, Log: d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
+	r, err := report.Reconcile(ctx, stored{storage.History{Store: d.store}, d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +183,9 @@ func (d *Daemon) reported() (at time.Time, err error) {
 
 // getReport answers with the report of the queried period, by default the last week that has settled.
 func (d *Daemon) getReport(r *http.Request, format string) ([]byte, error) {
-	newest, err := d.reader.Last(r.Context())
-	if err != nil {
-		return nil, err
+	newest := locked(d, &d.status.Tick)
+	if newest.IsZero() {
+		newest = d.loggedTick
 	}
 	if newest.IsZero() && r.FormValue("to") == "" {
 		return nil, server.Problemf(http.StatusNotFound, "the log has no decision yet")
@@ -195,7 +195,7 @@ func (d *Daemon) getReport(r *http.Request, format string) ([]byte, error) {
 	if err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "%v", err)
 	}
-	rep, err := report.Reconcile(r.Context(), storage.History{Store: d.store, Log: d.reader}, span)
+	rep, err := report.Reconcile(r.Context(), stored{storage.History{Store: d.store}, d.reader}, span)
 	if err != nil {
 		return nil, err
 	}

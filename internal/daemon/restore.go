@@ -1,16 +1,19 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
@@ -136,7 +139,7 @@ func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	p, err := pipeline.Restore(d.pipelineConfig, r)
+	p, err := pipeline.Restore(d.pipelineConfig, bufio.NewReaderSize(r, 256<<10))
 	if version, ok := errors.AsType[*forecaster.VersionError](err); ok {
 		return fmt.Errorf("%w; a program of the other version can read it", version)
 	}
@@ -155,10 +158,11 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
 		}
 	}
-	firing, err := d.reader.Firing(ctx, d.loggedTick)
+	firing, err := d.reader.Alerts(ctx, "")
 	if err != nil {
 		return err
 	}
+	firing = slices.DeleteFunc(firing, func(a alerting.Alert) bool { return a.Resolved || a.UpdatedAt.Before(d.loggedTick) })
 	d.pipeline.ResumeAlerts(firing)
 	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
 		zap.Uint64("sequence", d.stream.Load().State.FirstSeq))

@@ -1,4 +1,4 @@
-// Package httpclient is shared by the clients of engines, Prometheus, Alertmanager and remote storage. It has
+// Package httpclient is shared by the clients of engines, Prometheus and Alertmanager. It has
 // authentication, headers and TLS. It starts no goroutine.
 package httpclient
 
@@ -22,20 +22,6 @@ type Config struct {
 	BearerTokenFile string            `yaml:"bearer_token_file"`
 	Headers         map[string]string `yaml:"headers"` // such as X-Scope-OrgID for a tenant of Mimir
 	TLS             tlsconfig.Client  `yaml:"tls"`     // all empty trusts what the system trusts
-}
-
-// Endpoint is the URL of a server, and how a client authenticates there.
-type Endpoint struct {
-	URL    string `yaml:"url"` // "" for none
-	Config `yaml:",inline"`
-}
-
-// Check is nil without a URL.
-func (e *Endpoint) Check() error {
-	if e.URL == "" {
-		return nil
-	}
-	return e.Config.Check(e.URL)
 }
 
 // Check is nil for a usable configuration; else the error names the key, its value and the fix. It opens no file.

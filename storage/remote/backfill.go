@@ -13,8 +13,9 @@ import (
 // BackfillConfig configures the queries to an existing Prometheus at the first start. So seasons are known from the
 // first hour.
 type BackfillConfig struct {
-	httpclient.Endpoint `yaml:",inline"`
-	Days                int `yaml:"days"` // how far back
+	URL               string `yaml:"url"` // "" for none
+	httpclient.Config `yaml:",inline"`
+	Days              int `yaml:"days"` // how far back
 	// Sources are what to query; by default the total of the one pool.
 	Sources []Source `yaml:"sources"`
 }
@@ -116,8 +117,10 @@ func (c *BackfillConfig) Check() error {
 	case c.URL == "" && len(c.Sources) > 0:
 		return errors.New("url is empty: it must name a Prometheus where there are sources")
 	}
-	if err := c.Endpoint.Check(); err != nil {
-		return err
+	if c.URL != "" {
+		if err := c.Config.Check(c.URL); err != nil {
+			return err
+		}
 	}
 	seen := map[string]bool{}
 	for i, s := range c.Sources {

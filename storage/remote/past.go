@@ -35,7 +35,7 @@ type Past struct {
 
 // NewPast reads the certificates of cfg. It does not connect.
 func NewPast(cfg BackfillConfig) (*Past, error) {
-	if err := cfg.Endpoint.Check(); err != nil {
+	if err := cfg.Config.Check(cfg.URL); err != nil {
 		return nil, err
 	}
 	transport, err := cfg.API("backfill")

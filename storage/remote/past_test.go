@@ -134,7 +134,7 @@ func TestMinutes(t *testing.T) {
 			_, _ = w.Write([]byte(a))
 		}))
 		cfg := DefaultBackfill()
-		cfg.Endpoint = httpclient.Endpoint{URL: srv.URL, Config: httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}}
+		cfg.URL, cfg.Config = srv.URL, httpclient.Config{Username: "me", PasswordFile: password, Headers: map[string]string{"X-Scope-OrgID": "llm"}}
 		p := must(NewPast(cfg))
 		p.pause = time.Millisecond
 		got, err := p.minutes(t.Context(), "sum(x)", start, 3, nil)

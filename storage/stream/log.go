@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,6 @@ const (
 const (
 	wrongLastSequence         = 10071
 	wrongLastSequenceConstant = 10164
-	duplicateInBatch          = 10201
 )
 
 var encoding = func() cbor.EncMode {
@@ -118,33 +118,36 @@ type Log struct {
 	ended    uint64 // ticks that are stored or lost
 
 	// Owned by the goroutine of Run.
-	heads  map[string]*head
-	since  time.Time // tick of the restored state, which includes the decisions up to it
-	newest time.Time // tick of the newest stored or compared decision
+	heads  map[string]*head // by subject
+	since  time.Time        // tick of the restored state, which includes the decisions up to it
+	newest time.Time        // tick of the newest stored or compared decision
 }
 
 // head is a pool's newest decision that this writer knows.
 type head struct {
 	sequence uint64
-	tick     time.Time // of that decision, if it was compared; otherwise zero
+	tick     time.Time // of that decision, if it was stored or compared; otherwise zero
 	behind   bool      // the log may have newer ones
 }
 
 // batch is one tick waiting for the stream.
 type batch struct {
-	tick      time.Time
-	decisions []offer
-	notices   []*nats.Msg
-	bytes     int
+	tick    time.Time
+	entries []*entry
+	bytes   int
 }
 
-// offer is a decision to store.
-type offer struct {
-	pool, subject string
-	desired       int
-	decision      []byte // the compared part
-	payload       []byte
+// entry is what one pool adds to the log in a tick: its notices, and then its decision. The last entry has the notices of
+// pools without a decision.
+type entry struct {
+	pool     string // "" without a decision
+	desired  int
+	decision []byte // the compared part
+	messages []*nats.Msg
 }
+
+// subject is the subject of the decision.
+func (e *entry) subject() string { return e.messages[len(e.messages)-1].Subject }
 
 // NewLog prepares a log; Run stores. since is the newest tick of the restored state: the decisions up to it are not
 // made again. newest is the tick of the log's newest decision.
@@ -157,30 +160,44 @@ func NewLog(js jetstream.JetStream, cfg Config, since, newest time.Time, log *sl
 // Add queues the decisions and notices of a tick. If the queue is full it waits while the stream accepts messages. If
 // the stream fails, it drops the oldest ticks and counts them.
 func (l *Log) Add(tick time.Time, records []Record, notices []alerting.Notice) error {
-	b := &batch{tick: tick}
+	others, byPool := &entry{}, map[string]*entry{}
 	for i := range records {
-		e := &records[i]
-		pool := e.Decision.Pool
-		o := offer{pool: pool, subject: ingest.Subject(l.cfg.Prefix, ingest.DecisionSubject, pool), desired: e.Decision.Desired}
-		var err error
-		if o.decision, err = encoding.Marshal(&e.Decision); err == nil {
-			o.payload, err = encoding.Marshal(&record{o.decision, e.State})
-		}
-		if err != nil {
-			return fmt.Errorf("decision for %s at %s: %w", o.pool, tick.Format(time.RFC3339), err)
-		}
-		b.decisions = append(b.decisions, o)
-		b.bytes += len(o.payload)
+		byPool[records[i].Decision.Pool] = &entry{pool: records[i].Decision.Pool}
 	}
 	for i := range notices {
-		m, err := l.noticeMessage(&notices[i])
+		m, pool, err := l.noticeMessage(&notices[i])
 		if err != nil {
 			return err
 		}
-		b.notices = append(b.notices, m)
-		b.bytes += len(m.Data)
+		e := cmp.Or(byPool[pool], others)
+		e.messages = append(e.messages, m)
 	}
-	if b.bytes > 0 {
+	b := &batch{tick: tick}
+	for i := range records {
+		d := &records[i].Decision
+		e := byPool[d.Pool]
+		m := nats.NewMsg(ingest.Subject(l.cfg.Prefix, ingest.DecisionSubject, d.Pool))
+		m.Header.Set(headerFrom, l.cfg.Instance)
+		m.Header.Set(headerVersion, l.cfg.Version)
+		var err error
+		if e.decision, err = encoding.Marshal(d); err == nil {
+			m.Data, err = encoding.Marshal(&record{e.decision, records[i].State})
+		}
+		if err != nil {
+			return fmt.Errorf("decision for %s at %s: %w", d.Pool, tick.Format(time.RFC3339), err)
+		}
+		e.desired, e.messages = d.Desired, append(e.messages, m)
+		b.entries = append(b.entries, e)
+	}
+	if len(others.messages) > 0 {
+		b.entries = append(b.entries, others)
+	}
+	for _, e := range b.entries {
+		for _, m := range e.messages {
+			b.bytes += len(m.Data)
+		}
+	}
+	if len(b.entries) > 0 {
 		l.push(b)
 	}
 	return nil
@@ -289,29 +306,21 @@ func (l *Log) first(ctx context.Context) *batch {
 // shift removes the stored first batch from the queue.
 func (l *Log) shift(b *batch) {
 	l.mu.Lock()
-	failed := l.failing != nil
 	l.failing = nil
 	l.queue = l.queue[1:]
 	l.bytes -= b.bytes
 	l.ended++
 	l.changed.Broadcast()
 	l.mu.Unlock()
-	if failed {
-		l.log.Info("decisions are stored in the log again", "stream", l.cfg.Stream)
-	}
 	l.cfg.Trouble(nil)
 }
 
 func (l *Log) fail(err error) {
 	err = fmt.Errorf("stream %s: %w", l.cfg.Stream, err)
 	l.mu.Lock()
-	first := l.failing == nil
 	l.failing = err
 	l.changed.Broadcast()
 	l.mu.Unlock()
-	if first {
-		l.log.Error("decisions cannot be stored in the log; they wait in memory and are retried", "cause", err.Error())
-	}
 	l.cfg.Trouble(err)
 }
 
@@ -319,39 +328,26 @@ func (l *Log) fail(err error) {
 func (l *Log) store(ctx context.Context, b *batch) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	if len(b.decisions) == 0 {
-		if !b.tick.IsZero() && !b.tick.After(l.newest) {
-			return nil // notified when the log first reached this tick
-		}
-		return l.write(ctx, nil, b.notices)
-	}
 	stream, err := l.js.Stream(ctx, l.cfg.Stream)
 	if err != nil {
 		return err
 	}
 	for attempt := 0; ; attempt++ {
 		left, err := l.compare(ctx, stream, b)
-		if err != nil || len(left) == 0 {
+		if err != nil {
 			return err
 		}
-		err = l.write(ctx, left, noticesOf(b, left))
-		if err == nil {
-			l.count(func(c *Counters) { c.Stored += uint64(len(left)) })
+		if err = l.write(ctx, b.tick, left); err == nil {
 			l.reached(b.tick)
 			return nil
 		}
 		refused := (*jetstream.APIError)(nil)
-		for i := range left { // the result is unknown, so the log is read before the next write
-			l.heads[left[i].pool].behind = true
-		}
-		switch {
-		case !errors.As(err, &refused) || attempt > 2:
-			return err
-		case refused.ErrorCode == duplicateInBatch: // the server remembers ids of purged messages; the check of sequences is enough
-			for _, m := range b.notices {
-				m.Header.Del(jetstream.MsgIDHeader)
+		for _, e := range left { // the result is unknown, so the log is read before the next write
+			if e.pool != "" {
+				l.heads[e.subject()].behind = true
 			}
-		case refused.ErrorCode != wrongLastSequence && refused.ErrorCode != wrongLastSequenceConstant:
+		}
+		if !errors.As(err, &refused) || attempt > 2 || refused.ErrorCode != wrongLastSequence && refused.ErrorCode != wrongLastSequenceConstant {
 			return err
 		}
 	}
@@ -363,37 +359,32 @@ func (l *Log) reached(tick time.Time) {
 	}
 }
 
-// noticesOf returns a batch's notices for the decisions that remain to be stored.
-func noticesOf(b *batch, left []offer) []*nats.Msg {
-	if len(left) == len(b.decisions) {
-		return b.notices
-	}
-	return slices.DeleteFunc(slices.Clone(b.notices), func(m *nats.Msg) bool {
-		return !slices.ContainsFunc(left, func(o offer) bool { return o.pool == m.Header.Get(headerPool) })
-	})
-}
-
-// compare returns the offers that the log does not have.
-func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []offer, err error) {
-	for i := range b.decisions {
-		o := &b.decisions[i]
-		h := l.heads[o.pool]
+// compare returns the entries that the log does not have. Notices without a decision are in the log if it has the tick.
+func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []*entry, err error) {
+	for _, e := range b.entries {
+		if e.pool == "" {
+			if b.tick.After(l.newest) {
+				left = append(left, e)
+			}
+			continue
+		}
+		h := l.heads[e.subject()]
 		if h == nil {
-			if h, err = l.open(ctx, stream, o.subject); err != nil {
+			if h, err = l.open(ctx, stream, e.subject()); err != nil {
 				return nil, err
 			}
-			l.heads[o.pool] = h
+			l.heads[e.subject()] = h
 		}
-		exists := h.tick.Equal(b.tick) // compared in an earlier attempt
+		exists := h.tick.Equal(b.tick) // stored or compared in an earlier attempt
 		if h.behind && !exists {
-			if exists, err = l.catchUp(ctx, stream, h, o, b.tick); err != nil {
+			if exists, err = l.catchUp(ctx, stream, h, e, b.tick); err != nil {
 				return nil, err
 			}
 		}
 		if exists {
 			l.reached(b.tick)
 		} else {
-			left = append(left, *o)
+			left = append(left, e)
 		}
 	}
 	return left, nil
@@ -417,11 +408,11 @@ func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string)
 
 // catchUp reads a pool's decisions up to a tick, and reports whether the decision of that tick needs no write. It
 // compares a stored one.
-func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *offer, tick time.Time) (exists bool, err error) {
+func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, e *entry, tick time.Time) (exists bool, err error) {
 	for {
-		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(o.subject))
+		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(e.subject()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			last, err := stream.GetLastMsgForSubject(ctx, o.subject) // lower than known after a purge
+			last, err := stream.GetLastMsgForSubject(ctx, e.subject()) // lower than known after a purge
 			switch {
 			case errors.Is(err, jetstream.ErrMsgNotFound):
 				h.sequence = 0
@@ -450,13 +441,13 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, o *
 			continue
 		}
 		h.tick = tick
-		if string(x.encoded) == string(o.decision) {
+		if string(x.encoded) == string(e.decision) {
 			l.count(func(c *Counters) { c.Repeated++ })
 			return true, nil
 		}
 		l.count(func(c *Counters) { c.Divergent++ })
 		l.cfg.Diverged(Divergence{
-			Pool: o.pool, Tick: tick, Ours: asks(o.desired, o.decision), Theirs: asks(x.Decision.Desired, x.encoded),
+			Pool: e.pool, Tick: tick, Ours: asks(e.desired, e.decision), Theirs: asks(x.Decision.Desired, x.encoded),
 			From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion),
 		})
 		return true, nil
@@ -467,47 +458,30 @@ func asks(desired int, decision []byte) string {
 	return fmt.Sprintf("%d replicas (digest %016x)", desired, xxhash.Sum64(decision))
 }
 
-// write stores decisions and notices as one atomic batch, if each pool's head is the one that this writer knows. If
-// they exceed one batch, notices go first, with ids that prevent duplicates after a second attempt.
-func (l *Log) write(ctx context.Context, offers []offer, notices []*nats.Msg) error {
-	room := maxBatch - len(offers)
-	if len(offers) > maxBatch {
-		return fmt.Errorf("%d decisions of one tick: the most is %d pools", len(offers), maxBatch)
+// write stores entries, as one atomic batch if the server takes so many messages in one. A decision is stored only if
+// the head of its pool is the one that this writer knows. Otherwise nothing of its batch is.
+func (l *Log) write(ctx context.Context, tick time.Time, entries []*entry) error {
+	var messages []*nats.Msg
+	for _, e := range entries {
+		messages = append(messages, e.messages...)
+		if e.pool != "" {
+			m := messages[len(messages)-1]
+			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(l.heads[m.Subject].sequence, 10))
+		}
 	}
-	for len(offers) > 0 && len(notices) > room {
-		n := min(maxBatch, len(notices)-room)
-		if _, err := l.commit(ctx, notices[:n]); err != nil && !isDuplicate(err) {
+	for part := range slices.Chunk(messages, maxBatch) {
+		last, err := l.commit(ctx, part)
+		if err != nil {
 			return err
 		}
-		notices = notices[n:]
-	}
-	messages := make([]*nats.Msg, 0, len(offers)+len(notices))
-	for i := range offers {
-		o := &offers[i]
-		m := nats.NewMsg(o.subject)
-		m.Data = o.payload
-		m.Header.Set(headerFrom, l.cfg.Instance)
-		m.Header.Set(headerVersion, l.cfg.Version)
-		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(l.heads[o.pool].sequence, 10))
-		messages = append(messages, m)
-	}
-	messages = append(messages, notices...)
-	last, err := l.commit(ctx, messages)
-	if err != nil {
-		if len(offers) == 0 && isDuplicate(err) {
-			return nil
+		for i, m := range part {
+			if h := l.heads[m.Subject]; h != nil {
+				h.sequence, h.tick = last-uint64(len(part)-1-i), tick
+				l.count(func(c *Counters) { c.Stored++ })
+			}
 		}
-		return err
-	}
-	for i := range offers {
-		l.heads[offers[i].pool].sequence = last - uint64(len(messages)-1-i)
 	}
 	return nil
-}
-
-func isDuplicate(err error) bool {
-	refused, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && refused.ErrorCode == duplicateInBatch
 }
 
 // commit stores all messages or none, and returns the last sequence.
@@ -538,18 +512,15 @@ func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, er
 		return 0, err
 	}
 	var ack struct {
-		Error     *jetstream.APIError `json:"error"`
-		Sequence  uint64              `json:"seq"`
-		Count     int                 `json:"count"`
-		Duplicate bool                `json:"duplicate"`
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
+		Count    int                 `json:"count"`
 	}
 	switch err := json.Unmarshal(answer.Data, &ack); {
 	case err != nil:
 		return 0, fmt.Errorf("the server's answer to a batch: %w", err)
 	case ack.Error != nil:
 		return 0, ack.Error
-	case ack.Duplicate:
-		return 0, &jetstream.APIError{Code: 400, ErrorCode: duplicateInBatch, Description: "duplicate message id"}
 	case ack.Sequence == 0 || ack.Count != len(messages) && len(messages) > 1:
 		return 0, fmt.Errorf("the server stored %d of %d messages of a batch: it must be nats-server 2.12 or newer", ack.Count, len(messages))
 	}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -134,20 +135,50 @@ func TestPausedWriter(t *testing.T) {
 	}
 }
 
-// TestLargeTick: a tick that is too large for one batch is stored completely, each notice once.
+// TestLargeTick: a tick that is too large for one batch is stored completely. A second writer finds all of it.
 func TestLargeTick(t *testing.T) {
 	js, _ := serve(t)
-	w := write(t, js, "a")
-	tick, notices := noon, []alerting.Notice{}
-	for i := range 2500 {
-		notices = append(notices, alerting.Notice{Decision: &alerting.Decision{Pool: "p", Tick: tick, Generation: int64(i)}})
+	var pools []string
+	for i := range 1200 {
+		pools = append(pools, fmt.Sprint("pool-", i))
 	}
-	if err := w.Add(tick, []Record{{Decision: alerting.Decision{Pool: "p", Tick: tick}}}, notices); err != nil {
-		t.Fatal(err)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	for minute := 1; minute < 3; minute++ {
+		a.tick(t, minute, 3, pools...)
+		b.tick(t, minute, 3, pools...)
 	}
-	testenv.Await(t, "the tick to be stored", func() bool { return w.Counters().Waiting == 0 })
-	if n := messages(t, js); n != 2501 {
-		t.Errorf("%d messages", n)
+	if n, got, again := messages(t, js), a.Counters().Stored, b.Counters().Repeated; n != 4800 || got != 2400 || again != 2400 {
+		t.Errorf("%d messages, %d decisions stored and %d repeated; want 4800, 2400 and 2400", n, got, again)
+	}
+}
+
+// TestNoticesWithoutADecision: the first writer stores the notices of pools that have no decision in a tick.
+func TestNoticesWithoutADecision(t *testing.T) {
+	js, _ := serve(t)
+	a, b := write(t, js, "a"), write(t, js, "b")
+	gone := alerting.Notice{Alert: &alerting.Alert{Name: alerting.TelemetryStale, Labels: map[string]string{"pool": "gone"}, Resolved: true}}
+	add := func(w *writer, minute int, records ...Record) {
+		t.Helper()
+		if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), records, []alerting.Notice{gone}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Await(t.Context(), w.Added()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chat := Record{Decision: alerting.Decision{Pool: "chat", Tick: noon.Add(time.Minute)}}
+	add(a, 1, chat)
+	add(b, 1, chat)
+	if n := messages(t, js); n != 2 {
+		t.Errorf("%d messages, want a decision and a notice", n)
+	}
+	add(a, 1)
+	if n := messages(t, js); n != 2 {
+		t.Errorf("%d messages, want none of a tick that is stored", n)
+	}
+	add(a, 2)
+	if n := messages(t, js); n != 3 {
+		t.Errorf("%d messages, want one more", n)
 	}
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// headerPool names the pool of a notice.
-const headerPool = "Forewarm-Pool"
-
 // Kinds of notices in subjects.
 const (
 	kindPrescale = "prescale"
@@ -28,35 +25,32 @@ const (
 // minNoticeLife is the least time a notice stays in the log, so that sinks count one that expires undelivered.
 const minNoticeLife = time.Hour
 
-// noticeMessage encodes a notice for the log.
-func (l *Log) noticeMessage(n *alerting.Notice) (*nats.Msg, error) {
-	kind, pool, identity := kindReport, "", ""
+// noticeMessage encodes a notice for the log. It returns its pool, too; "" for a report.
+func (l *Log) noticeMessage(n *alerting.Notice) (_ *nats.Msg, pool string, err error) {
+	kind, identity := kindReport, ""
 	switch {
 	case n.Decision != nil:
 		kind, pool = kindPrescale, n.Decision.Pool
 	case n.Alert != nil:
 		kind, pool, identity = kindAlert, n.Alert.Labels["pool"], n.Alert.Identity()
 	}
-	data, err := encoding.Marshal(n)
-	if err != nil {
-		return nil, fmt.Errorf("notice %s: %w", n.ID(), err)
-	}
 	m := nats.NewMsg(ingest.Subject(l.cfg.Prefix, ingest.NoticeSubject, kind, pool, identity))
-	m.Data = data
-	m.Header.Set(headerPool, pool)
-	m.Header.Set(jetstream.MsgIDHeader, n.ID())
+	if m.Data, err = encoding.Marshal(n); err != nil {
+		return nil, "", fmt.Errorf("notice %s: %w", n.ID(), err)
+	}
 	if n.Report == nil {
 		m.Header.Set(jetstream.MsgTTLHeader, (2*n.Life() + minNoticeLife).Round(time.Second).String())
 	}
-	return m, nil
+	return m, pool, nil
 }
 
 // AddNotice stores a notice outside a tick, once per id.
 func (l *Log) AddNotice(ctx context.Context, n alerting.Notice) error {
-	m, err := l.noticeMessage(&n)
+	m, _, err := l.noticeMessage(&n)
 	if err != nil {
 		return err
 	}
+	m.Header.Set(jetstream.MsgIDHeader, n.ID())
 	if last, sequence, err := l.lastNotice(ctx, m.Subject); err != nil {
 		return err
 	} else if sequence > 0 && last.ID() == n.ID() {

@@ -37,8 +37,8 @@ func (r *Reader) subjects() string { return r.prefix + ".decision.>" }
 // other.
 const disorder = 10 * time.Minute
 
-// Read calls fn with every decision whose tick is in [from, to), in the order of the log.
-func (r *Reader) Read(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+// Decisions calls fn with every decision whose tick is in [from, to), in the order of the log.
+func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
 	return r.read(ctx, r.subjects(), from, to, fn)
 }
 
@@ -114,17 +114,6 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	return all, err
 }
 
-// Last returns the newest tick with a decision; zero if there is none.
-func (r *Reader) Last(ctx context.Context) (tick time.Time, err error) {
-	all, err := r.Newest(ctx)
-	for i := range all {
-		if d := &all[i].Decision; d.Tick.After(tick) {
-			tick = d.Tick
-		}
-	}
-	return tick, err
-}
-
 // Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence), or a
 // pool, for its newest decision. It returns [ErrNoDecision] if ref names none.
 func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanation, err error) {
@@ -141,7 +130,7 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	var after []alerting.Decision
 	match, from := reference(ref)
 	if match != nil {
-		err = r.Read(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
+		err = r.Decisions(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
 			switch {
 			case d == nil && match(x):
 				d = new(*x)
@@ -244,23 +233,19 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 	return nil
 }
 
-// Alerts returns the newest state of each alert of a pool in the log. Alerts stay for some hours after their end.
-func (r *Reader) Alerts(ctx context.Context, pool string) ([]alerting.Alert, error) {
-	return r.alerts(ctx, ingest.EscapeToken(pool)+".>", func(*alerting.Alert) bool { return true })
-}
-
-// Firing are the alerts that fired at the newest decision.
-func (r *Reader) Firing(ctx context.Context, tick time.Time) ([]alerting.Alert, error) {
-	return r.alerts(ctx, ">", func(a *alerting.Alert) bool { return !a.Resolved && !a.UpdatedAt.Before(tick) })
-}
-
-func (r *Reader) alerts(ctx context.Context, of string, keep func(*alerting.Alert) bool) (all []alerting.Alert, err error) {
+// Alerts returns the newest state of each alert of a pool in the log, or of all pools if pool is "". Alerts stay for
+// some hours after their end.
+func (r *Reader) Alerts(ctx context.Context, pool string) (all []alerting.Alert, err error) {
+	of := ">"
+	if pool != "" {
+		of = ingest.EscapeToken(pool) + ".>"
+	}
 	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+of, 0, true, func(m jetstream.Msg) error {
 		var n alerting.Notice
 		if err := cbor.Unmarshal(m.Data(), &n); err != nil {
 			return err
 		}
-		if n.Alert != nil && keep(n.Alert) {
+		if n.Alert != nil {
 			all = append(all, *n.Alert)
 		}
 		return nil

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,6 @@ func NewStates(bucket jetstream.ObjectStore, instance string) *States {
 
 const (
 	statePrefix = "state/"
-	bufferBytes = 256 << 10
 	// forgetAfter is the age, relative to our snapshot, at which another daemon's is removed.
 	forgetAfter = time.Hour
 )
@@ -86,12 +84,7 @@ func (s *States) Open(ctx context.Context, x State) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", x.Name, err)
 	}
-	return reading{bufio.NewReaderSize(object, bufferBytes), object}, nil
-}
-
-type reading struct {
-	*bufio.Reader
-	io.Closer
+	return object, nil
 }
 
 func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePrefix, s.instance, turn) }

@@ -60,8 +60,7 @@ func send(t *testing.T, n alerting.Notice) event.Event {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "events", Subjects: []string{"events.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	subject := func(pool string) string { return "events." + pool }
-	s := sink.NewNATS(sink.Deps{NATS: js, PrescaleSubject: subject, AlertSubject: subject})
+	s := sink.NewNATS(js, "events")
 	if err := s.Send(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
