@@ -34,16 +34,7 @@ func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
 // Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
 // starts at from + i minutes, NaN if unknown. from is truncated to the minute. The slice is valid during the call.
 func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
-	return h.observed(ctx, from, to, features.Dimensions, fn)
-}
-
-// Demand is Observed for the dimensions that have forecasts.
-func (h History) Demand(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
-	return h.observed(ctx, from, to, features.Forecast, fn)
-}
-
-func (h History) observed(ctx context.Context, from, to time.Time, of []features.Dimension, fn func(features.Key, string, []float64) error) error {
-	for _, d := range of {
+	for _, d := range features.Dimensions {
 		if err := h.minutes(ctx, d.Series, from, to, func(l labels.Labels, values []float64) error { return fn(keyOf(l), d.Name, values) }); err != nil {
 			return err
 		}

@@ -118,8 +118,8 @@ func (d *Daemon) relearn(ctx context.Context) {
 	if d.cfg.Clock != pipeline.WallClock {
 		from = to
 	}
-	err := (storage.History{Store: d.store}).Demand(ctx, from, to, func(key features.Key, dimension string, values []float64) error {
-		if key.Class != features.TotalClass {
+	err := (storage.History{Store: d.store}).Observed(ctx, from, to, func(key features.Key, dimension string, values []float64) error {
+		if key.Class != features.TotalClass || features.ForecastIndex(dimension) < 0 {
 			return nil
 		}
 		for _, h := range historiesOf(key.Pool, dimension, values, from) {
