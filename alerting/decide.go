@@ -290,13 +290,13 @@ func (p *plan) action(desired int) Action {
 // generations.
 func (st *State) publish(d *Decision, cfg Config) {
 	action := d.PoolAction()
-	changed := d.Desired != st.PublishedDesired || d.prefill() != st.PublishedPrefill || action != st.PublishedAction ||
+	changed := d.Desired != st.PublishedDesired || d.PrefillReplicas() != st.PublishedPrefill || action != st.PublishedAction ||
 		action != Hold && d.Binding != st.PublishedBinding
 	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3; d.Publish {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
-		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.prefill()
+		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.PrefillReplicas()
 		st.PublishedAction, st.PublishedBinding = action, d.Binding
 	}
 	d.Generation = st.Generation

@@ -27,8 +27,8 @@ type Roles struct {
 	PrefillConstraints []Constraint `json:"-" cbor:"11,keyasint,omitempty"`
 }
 
-// prefill is the number of prefill replicas that d requests; 0 in a pool without any.
-func (d *Decision) prefill() int {
+// PrefillReplicas is the number of prefill replicas that d requests; 0 in a pool without any.
+func (d *Decision) PrefillReplicas() int {
 	if d.ByRole == nil {
 		return 0
 	}

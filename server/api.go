@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -20,16 +19,9 @@ import (
 type number = value.Number
 
 type statusJSON struct {
-	Version  string        `json:"version"`             // of the program
-	Mode     alerting.Mode `json:"mode"`                // advisory or active
-	Clock    string        `json:"clock"`               // wall or event
-	Tick     *time.Time    `json:"tick"`                // the newest
-	Sequence uint64        `json:"stream_sequence"`     // newest message read from the telemetry stream
-	Lag      *uint64       `json:"stream_lag_messages"` // messages that are not read yet
-	Pools    int           `json:"pools"`               // number of pools
-
-	Producers []features.ProducerState `json:"producers"` // of telemetry
-	Alerts    []alerting.Alert         `json:"alerts"`    // about the daemon itself
+	Status
+	Tick  *time.Time `json:"tick"`  // the newest
+	Pools int        `json:"pools"` // number of pools
 }
 
 type etaJSON struct {
@@ -45,22 +37,14 @@ func eta(e forecaster.ETA) etaJSON {
 
 type poolJSON struct {
 	headJSON
-	LastEvent *time.Time         `json:"last_event"`        // newest telemetry
-	Stale     bool               `json:"stale"`             // telemetry is too old to forecast from
-	Decision  *alerting.Prescale `json:"decision"`          // the newest, as its event has it
-	Lead      number             `json:"lead_time_seconds"` // warm-up lag used by decisions
+	LastEvent *time.Time         `json:"last_event"` // newest telemetry
+	Stale     bool               `json:"stale"`      // telemetry is too old to forecast from
+	Decision  *alerting.Prescale `json:"decision"`   // the newest, as its event has it
+	Basis     *alerting.Basis    `json:"basis"`      // what it assumes of a replica
 	Resources []resourceJSON     `json:"resources"`
-	Service   *serviceJSON       `json:"service"` // rates of a replica, and their source
-	Limits    []limitJSON        `json:"limits"`  // of the whole pool; more replicas do not raise them
+	Curve     *curveJSON         `json:"curve"`
+	Limits    []limitJSON        `json:"limits"` // of the whole pool; more replicas do not raise them
 	Alerts    []alerting.Alert   `json:"alerts"`
-}
-
-// serviceJSON is the assumed rates of one replica within its objective, and their source.
-type serviceJSON struct {
-	Prefill     basisJSON                `json:"prefill"`
-	Decode      basisJSON                `json:"decode"`
-	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"` // of observed and stated rates
-	Curve       *curveJSON               `json:"curve"`
 }
 
 // curveJSON is how the time per output token of a replica grows with its load; null if unknown.
@@ -101,32 +85,6 @@ type limitJSON struct {
 	Probability map[string]number `json:"saturation_probability"` // that it is reached, by horizon in minutes
 }
 
-// basisJSON is one rate: given by a benchmark, learned from telemetry, or stated in the configuration. Learned is null
-// before an hour of traffic.
-type basisJSON struct {
-	TokensPerS   number          `json:"tokens_per_s"`
-	Source       capacity.Source `json:"source"`
-	Extrapolated bool            `json:"extrapolated"`
-	Note         string          `json:"note,omitempty"` // why no rate was learned, or that it is extrapolated
-	Learned      *boundsJSON     `json:"learned"`
-}
-
-type boundsJSON struct {
-	Value number `json:"value"`
-	Low   number `json:"low"`
-	High  number `json:"high"`
-
-	Extrapolated bool `json:"extrapolated,omitempty"` // no similar load was observed
-}
-
-func basisToJSON(rate float64, b *capacity.Basis) basisJSON {
-	out := basisJSON{TokensPerS: positive(rate), Source: b.Source, Extrapolated: b.Extrapolated, Note: b.Note}
-	if e := b.Learned; e.Value > 0 {
-		out.Learned = &boundsJSON{number(e.Value), number(e.Low), number(e.High), e.Extrapolated}
-	}
-	return out
-}
-
 // replicasJSON is null where a number is unknown.
 type replicasJSON struct {
 	Ready    *int `json:"ready"`    // serving
@@ -147,36 +105,20 @@ func (r replicasJSON) String() string {
 }
 
 type resourceJSON struct {
-	Resource    string            `json:"resource"`               // prefill, decode, kv or requests
-	Unit        string            `json:"unit"`                   // of demand and replica_capacity
-	PerReplica  number            `json:"replica_capacity"`       // planned capacity of one replica
-	Demand      number            `json:"demand"`                 // of the newest minute
-	Utilisation number            `json:"utilisation"`            // demand over the capacity of ready replicas
-	Headroom    *etaJSON          `json:"headroom"`               // null without a replica
-	ETA         etaJSON           `json:"saturation_eta_seconds"` // until it saturates; null is beyond the hour
-	Probability map[string]number `json:"saturation_probability"` // by horizon in minutes
-
-	AfterFailure *afterFailureJSON `json:"after_failure,omitempty"` // if replicas are reserved for failures
-	Retries      *alerting.Retried `json:"retries,omitempty"`       // that they add to the demand
-}
-
-// afterFailureJSON is the state of a resource without the replicas reserved for failures.
-type afterFailureJSON struct {
-	Replicas    int      `json:"replicas"`    // ready
-	Utilisation number   `json:"utilisation"` // null, like headroom, if no replica is left
-	Headroom    *etaJSON `json:"headroom"`
-	ETA         etaJSON  `json:"saturation_eta_seconds"`
-	Probability number   `json:"saturation_probability"` // within the lead window
+	Resource     string            `json:"resource"`                            // prefill, decode, kv or requests
+	Unit         string            `json:"unit"`                                // of demand and replica_capacity
+	PerReplica   number            `json:"replica_capacity"`                    // planned capacity of one replica
+	Demand       number            `json:"demand"`                              // of the newest minute
+	Utilisation  number            `json:"utilisation"`                         // demand over the capacity of ready replicas
+	AfterFailure *number           `json:"utilisation_after_failure,omitempty"` // of the replicas that are not kept for failures; missing if none are kept
+	ETA          etaJSON           `json:"saturation_eta_seconds"`              // until it saturates; null is beyond the hour
+	Probability  map[string]number `json:"saturation_probability"`              // by horizon in minutes
 }
 
 func (s *Server) getStatus(*http.Request) (any, error) {
-	st, pools := s.reader.Status(), s.reader.Pools()
-	out := statusJSON{Version: st.Version, Mode: st.Mode, Clock: st.Clock, Tick: value.Instant(st.Tick), Sequence: st.Sequence,
-		Pools: len(pools), Producers: append([]features.ProducerState{}, st.Producers...), Alerts: append([]alerting.Alert{}, st.Alerts...)}
-	if st.LagKnown {
-		out.Lag = &st.Lag
-	}
-	return out, nil
+	st := s.reader.Status()
+	st.Producers, st.Alerts = append([]features.ProducerState{}, st.Producers...), append([]alerting.Alert{}, st.Alerts...)
+	return statusJSON{st, value.Instant(st.Tick), len(s.reader.Pools())}, nil
 }
 
 func getPool(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), nil }
@@ -194,28 +136,27 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		headJSON: head(p), LastEvent: value.Instant(p.LastEvent), Stale: p.Forecast.Stale, Lead: value.Unknown,
+		headJSON: head(p), LastEvent: value.Instant(p.LastEvent), Stale: p.Forecast.Stale,
 		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
-		out.Decision = new(alerting.NewPrescale(d))
+		out.Decision, out.Basis = new(alerting.NewPrescale(d)), d.Basis
 	}
 	if s := p.Service; s != nil {
-		out.Service = &serviceJSON{basisToJSON(s.Rates.PrefillTokensPerS, &s.Prefill), basisToJSON(s.Rates.DecodeTokensPerS, &s.Decode), s.Contradictions, curveToJSON(s.Curve, p.decodePerReplica())}
+		out.Curve = curveToJSON(s.Curve, p.decodePerReplica())
 		for i := range s.Limits {
 			l := resourceToJSON(&s.Limits[i])
 			out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
 		}
 	}
-	if p.Projection != nil {
-		out.Lead = number(p.Projection.Lead.Seconds())
-	}
 	for _, of := range p.roles() {
 		for i := range of.Resources {
 			r := resourceToJSON(&of.Resources[i])
-			r.AfterFailure = afterFailureToJSON(of, &of.Resources[i])
-			r.Retries = p.Decision.Retried(r.Resource)
+			if of.Resources[i].AfterFailure != nil {
+				left := max(of.Supply.Ready-of.Reserve, 0)
+				r.AfterFailure = new(r.Demand / (r.PerReplica * number(left))) // not finite, and so null, without replicas
+			}
 			out.Resources = append(out.Resources, r)
 		}
 	}
@@ -226,29 +167,11 @@ func resourceToJSON(r *forecaster.ResourceProjection) resourceJSON {
 	out := resourceJSON{
 		Resource: r.Dimension, Unit: unit(r.Dimension), PerReplica: number(r.PerReplica), Demand: number(r.Demand),
 		Utilisation: number(r.Utilisation), ETA: eta(r.ETA), Probability: map[string]number{},
-		Headroom: headroom(r.Headroom),
 	}
 	for _, h := range probabilityHorizons {
 		out.Probability[strconv.Itoa(h)] = number(r.Probability[h-1])
 	}
 	return out
-}
-
-func headroom(s forecaster.Span) *etaJSON {
-	if math.IsNaN(s.P90) { // the others are NaN, too
-		return nil
-	}
-	return &etaJSON{number(s.P10), number(s.P50), number(s.P90)}
-}
-
-func afterFailureToJSON(of *forecaster.Projection, r *forecaster.ResourceProjection) *afterFailureJSON {
-	left := r.AfterFailure
-	if left == nil {
-		return nil
-	}
-	replicas := max(of.Supply.Ready-of.Reserve, 0)
-	utilisation := r.Demand / (r.PerReplica * float64(replicas)) // not finite, and so null, without replicas
-	return &afterFailureJSON{replicas, number(utilisation), headroom(left.Headroom), eta(left.ETA), number(left.Probability)}
 }
 
 // unit is the unit of a dimension; "" if it is not one of features.Dimensions.

@@ -4,75 +4,85 @@ import (
 	"bytes"
 	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-type forecastsJSON struct {
-	Pool      string         `json:"pool"`
-	Levels    []float64      `json:"levels"` // of every list of quantiles below
-	Forecasts []forecastJSON `json:"forecasts"`
+// forecastMinutes and forecastLevels are the content of a forecast: enough for planning, and small. The backtest writes
+// every minute.
+var (
+	forecastMinutes = []int{1, 5, 10, 15, 20, 25, 30, 45, 60}
+	forecastLevels  = []int{forecaster.L10, forecaster.L50, forecaster.L80, forecaster.L90, forecaster.L95, forecaster.L99}
+)
+
+// ClassForecast is the forecasts of one class in the API, and on <prefix>.forecast.<pool>.<class>.
+type ClassForecast struct {
+	Pool       string                       `json:"pool"`
+	Class      string                       `json:"class"` // "*" is the pool
+	Origin     time.Time                    `json:"origin"`
+	Stale      bool                         `json:"stale"`     // telemetry is too old to forecast from
+	Minutes    []int                        `json:"minutes"`   // minute h is [origin + (h−1) min, origin + h min)
+	Quantiles  []float64                    `json:"quantiles"` // of every list of values
+	Dimensions map[string]DimensionForecast `json:"dimensions"`
 }
 
-type forecastJSON struct {
-	Class      string                `json:"class"`
-	Dimension  string                `json:"dimension"`
+// DimensionForecast is one dimension.
+type DimensionForecast struct {
 	Unit       string                `json:"unit"`
-	Origin     time.Time             `json:"origin"`
-	Last       number                `json:"last"`
-	Now        nowJSON               `json:"now"`
 	Confidence forecaster.Confidence `json:"confidence"`
-	Fallback   bool                  `json:"fallback"`
-	Minutes    [][]number            `json:"minutes"`    // minutes[h-1] is [origin + (h−1) min, origin + h min)
-	WindowMax  []number              `json:"window_max"` // of the largest minute in 15…30
+	Fallback   bool                  `json:"fallback"` // the last value has the larger part in it
+	Values     [][]float64           `json:"values"`   // values[i][j] is quantile j at minute i
+	Max15To30  []float64             `json:"max15_30"` // of the largest minute in 15…30
 }
 
-// nowJSON is the demand of the newest minute.
-type nowJSON struct {
-	Mean number `json:"mean"`
-	// Reported is the share of it that is in records already.
-	Reported number `json:"reported"`
+// ForecastsOf are the forecasts of a pool, by class.
+func ForecastsOf(pf *forecaster.PoolForecast) []ClassForecast {
+	all := []ClassForecast{}
+	for _, f := range slices.Concat(pf.Total, pf.Classes) {
+		i := slices.IndexFunc(all, func(x ClassForecast) bool { return x.Class == f.Class })
+		if i < 0 {
+			i = len(all)
+			all = append(all, ClassForecast{
+				Pool: pf.Pool, Class: f.Class, Origin: pf.Origin, Stale: pf.Stale, Minutes: forecastMinutes,
+				Quantiles: atLevels((*forecaster.Quantiles)(&forecaster.Levels)), Dimensions: map[string]DimensionForecast{},
+			})
+		}
+		x := DimensionForecast{Unit: unit(f.Dimension), Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: atLevels(&f.WindowMax)}
+		for _, h := range forecastMinutes {
+			x.Values = append(x.Values, atLevels(&f.Minute[h-1]))
+		}
+		all[i].Dimensions[f.Dimension] = x
+	}
+	return all
+}
+
+func atLevels(q *forecaster.Quantiles) []float64 {
+	out := make([]float64, len(forecastLevels))
+	for i, level := range forecastLevels {
+		out[i] = q[level]
+	}
+	return out
+}
+
+type forecastsJSON struct {
+	Pool      string          `json:"pool"`
+	Forecasts []ClassForecast `json:"forecasts"`
+}
+
+// getForecast answers the forecasts of a pool, all of them or those of one class (?class=*).
+func getForecast(r *http.Request, p *PoolView) (any, error) {
+	class := r.FormValue("class")
+	all := slices.DeleteFunc(ForecastsOf(&p.Forecast), func(x ClassForecast) bool { return class != "" && x.Class != class })
+	return forecastsJSON{p.Pool, all}, nil
 }
 
 // pointJSON is the minute that starts at a time.
 type pointJSON struct {
 	At    time.Time `json:"at"`
 	Value number    `json:"value"`
-}
-
-// getForecast answers the forecasts of a pool, all of them or those of one class and dimension (?class=*&dimension=kv).
-func getForecast(r *http.Request, p *PoolView) (any, error) {
-	class, dimension := r.URL.Query().Get("class"), r.URL.Query().Get("dimension")
-	out := forecastsJSON{Pool: p.Pool, Levels: forecaster.Levels[:], Forecasts: []forecastJSON{}}
-	for f := range p.forecasts() {
-		if (class == "" || f.Class == class) && (dimension == "" || f.Dimension == dimension) {
-			out.Forecasts = append(out.Forecasts, forecastToJSON(f))
-		}
-	}
-	return out, nil
-}
-
-func forecastToJSON(f *forecaster.Forecast) forecastJSON {
-	out := forecastJSON{
-		Class: f.Class, Dimension: f.Dimension, Unit: unit(f.Dimension), Origin: f.Origin.UTC(), Last: number(f.Last),
-		Now:        nowJSON{number(f.Now.Mean), number(f.Now.Share)},
-		Confidence: f.Confidence, Fallback: f.Fallback,
-		Minutes: make([][]number, forecaster.Horizon), WindowMax: numbers(&f.WindowMax),
-	}
-	for h := range f.Minute {
-		out.Minutes[h] = numbers(&f.Minute[h])
-	}
-	return out
-}
-
-func numbers(q *forecaster.Quantiles) []number {
-	out := make([]number, len(q))
-	for i, x := range q {
-		out[i] = number(x)
-	}
-	return out
 }
 
 type forecastBasisJSON struct {

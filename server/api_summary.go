@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -13,19 +12,12 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-const (
-	defaultPage = 100
-	mostPage    = 1000
-)
-
 // states are the states of a pool, the most urgent first.
 var states = []string{"page", "warning", "stale", "undecided", "cold", "calm"}
 
-// poolsJSON is a page of pools.
+// poolsJSON is all pools.
 type poolsJSON struct {
-	Pools []summaryJSON `json:"pools"`
-	Total int           `json:"total"`
-	Next  *string       `json:"next"` // value of after for the next page; null on the last page
+	Pools []summaryJSON `json:"pools"` // the most urgent first
 }
 
 // summaryJSON is a pool in one line.
@@ -174,33 +166,4 @@ func (s *Server) summaries() []summaryJSON {
 	return all
 }
 
-// getPools answers with pools: ?order=name or urgency, ?limit=, ?after= a pool.
-func (s *Server) getPools(r *http.Request) (any, error) {
-	all := s.summaries()
-	switch order := r.FormValue("order"); order {
-	case "", "name":
-		slices.SortFunc(all, func(a, b summaryJSON) int { return cmp.Compare(a.Pool, b.Pool) })
-	case "urgency":
-	default:
-		return nil, Problemf(http.StatusBadRequest, "order is %q: it must be name or urgency", order)
-	}
-	limit := defaultPage
-	if text := r.FormValue("limit"); text != "" {
-		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostPage {
-			return nil, Problemf(http.StatusBadRequest, "limit is %q: it must be a number from 1 to %d", text, mostPage)
-		}
-	}
-	out := poolsJSON{Total: len(all)}
-	if after := r.FormValue("after"); after != "" {
-		i := slices.IndexFunc(all, func(x summaryJSON) bool { return x.Pool == after })
-		if i < 0 {
-			return nil, Problemf(http.StatusBadRequest, "after is %q: no such pool is there any more; start again without it", after)
-		}
-		all = all[i+1:]
-	}
-	if out.Pools = all[:min(limit, len(all))]; len(out.Pools) < len(all) {
-		out.Next = &out.Pools[len(out.Pools)-1].Pool
-	}
-	return out, nil
-}
+func (s *Server) getPools(*http.Request) (any, error) { return poolsJSON{s.summaries()}, nil }

@@ -262,7 +262,8 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	var before *alerting.Decision
 	for i := range decisions {
 		d := &decisions[i]
-		if action := requested(before, d); d.Publish && action != alerting.Hold {
+		other := before == nil || before.Desired != d.Desired || before.PrefillReplicas() != d.PrefillReplicas()
+		if action := d.PoolAction(); d.Publish && other && action != alerting.Hold {
 			out = append(out, markJSON{d.Tick.UTC(), string(action), d.EventID(), d.Reason})
 		}
 		before = d
@@ -278,24 +279,6 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	}
 	slices.SortStableFunc(out, func(a, b markJSON) int { return a.At.Compare(b.At) })
 	return out, nil
-}
-
-// requested is how d changes what the decision before it requested: replicas, or else prefill replicas. before may be
-// nil.
-func requested(before, d *alerting.Decision) alerting.Action {
-	if d.Action != alerting.Hold && (before == nil || before.Desired != d.Desired) {
-		return d.Action
-	}
-	if before == nil || before.ByRole == nil || d.ByRole == nil {
-		return alerting.Hold
-	}
-	switch by := cmp.Compare(d.ByRole.Prefill, before.ByRole.Prefill); {
-	case by > 0:
-		return alerting.ScaleOut
-	case by < 0:
-		return alerting.ScaleIn
-	}
-	return alerting.Hold
 }
 
 // capacityAhead is the capacity of the pool in each future minute: of ready replicas, and of pending ones after their

@@ -107,8 +107,8 @@ func fullOutput() *pipeline.Output {
 				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000}, {Dimension: features.DimPrefill, Ahead: .02}},
 				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
 				Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
-				Objectives:    []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
-				Admission: []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
+				Objectives: []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
+				Admission:  []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
 			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
 				Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
 				ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
@@ -141,7 +141,7 @@ func fullReader() fixedReader {
 	b.Observe(fullOutput())
 	return fixedReader{pools: b.Pools(), status: Status{
 		Version: "v1.2.3", Mode: alerting.Advisory, Clock: "wall", Began: time.Now(), Tick: origin, TickedAt: time.Now(), Sequence: 4711,
-		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: 3, LagKnown: true, Restored: true, Restore: "snapshot at 4000",
+		Connected: true, Connection: "nats://127.0.0.1:4222", Lag: new(uint64(3)), Restored: true, Restore: "snapshot at 4000",
 		Producers: fullProducers,
 	}}
 }

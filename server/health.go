@@ -59,9 +59,9 @@ const lagLimit = 10_000
 
 func checks(st Status, pools []PoolView, now time.Time) []Check {
 	lag := Check{Name: "lag", Detail: "not known yet"}
-	if st.LagKnown {
-		lag.OK = st.Lag <= lagLimit
-		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", st.Lag, lagLimit)
+	if st.Lag != nil {
+		lag.OK = *st.Lag <= lagLimit
+		lag.Detail = fmt.Sprintf("%d messages behind the stream, limit %d", *st.Lag, lagLimit)
 	}
 	return []Check{
 		troubleCheck("config", "the newest that was read is in use", st.Config),

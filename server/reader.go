@@ -23,33 +23,32 @@ type Reader interface {
 
 // Status is the state of the daemon itself.
 type Status struct {
-	Version  string
-	Mode     alerting.Mode
-	Clock    string    // wall or event
-	Began    time.Time // start of the process or newest reload, by the clock of the machine
-	Tick     time.Time // zero before the first one since Began
-	TickedAt time.Time // when that ran, by the clock of the machine
-	Sequence uint64    // sequence of the newest message applied
+	Version  string        `json:"version"`         // of the program
+	Mode     alerting.Mode `json:"mode"`            // advisory or active
+	Clock    string        `json:"clock"`           // wall or event
+	Began    time.Time     `json:"-"`               // start of the process or newest reload, by the clock of the machine
+	Tick     time.Time     `json:"-"`               // zero before the first one since Began
+	TickedAt time.Time     `json:"-"`               // when that ran, by the clock of the machine
+	Sequence uint64        `json:"stream_sequence"` // newest message read from the telemetry stream
 
-	Connected  bool
-	Connection string // the server's address, or why there is no connection
-	Lag        uint64 // messages of the stream that are not applied yet
-	LagKnown   bool
-	Stream     string // what is wrong with the telemetry stream, and the fix; "" if nothing
+	Connected  bool    `json:"-"`
+	Connection string  `json:"-"`                   // the server's address, or why there is no connection
+	Lag        *uint64 `json:"stream_lag_messages"` // messages that are not read yet; nil if that is not known
+	Stream     string  `json:"-"`                   // what is wrong with the telemetry stream, and the fix; "" if nothing
 
-	Producers []features.ProducerState // as of the last tick, ordered by name
+	Producers []features.ProducerState `json:"producers"` // of telemetry, ordered by name
 
-	Restored bool   // the start-up restore is over, with or without a snapshot
-	Restore  string // what was restored: "snapshot at 1234", "no snapshot: empty state"
+	Restored bool   `json:"-"` // the start-up restore is over, with or without a snapshot
+	Restore  string `json:"-"` // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
-	Config  string // when and why a configuration was not reloaded; "" if the newest one is in use
-	Peers   string // other daemons on the same log; never empty once the state is restored
-	Storage string // newest write error; "" if all writes work
-	Sinks   string // failing sinks and why; "" if none
-	Refused string // recently refused telemetry: producer, reason and fix; "" if none
-	Scrape  string // targets that cannot be scraped: job, address and why; "" if none
+	Config  string `json:"-"` // when and why a configuration was not reloaded; "" if the newest one is in use
+	Peers   string `json:"-"` // other daemons on the same log; never empty once the state is restored
+	Storage string `json:"-"` // newest write error; "" if all writes work
+	Sinks   string `json:"-"` // failing sinks and why; "" if none
+	Refused string `json:"-"` // recently refused telemetry: producer, reason and fix; "" if none
+	Scrape  string `json:"-"` // targets that cannot be scraped: job, address and why; "" if none
 
-	Alerts []alerting.Alert // firing ones about the daemon itself
+	Alerts []alerting.Alert `json:"alerts"` // firing ones about the daemon itself
 }
 
 // PoolView is one pool at the last tick. Decision and Projection are nil if there is none.

@@ -74,7 +74,7 @@ func TestGoldens(t *testing.T) {
 		"/api/v1/pools/chat": "pool.json",
 		"/api/v1/pools/nope": "unknown_pool.json",
 		"/readyz":            "readyz.json",
-		"/api/v1/pools/chat/forecast?class=*&dimension=requests": "forecast.json",
+		"/api/v1/pools/chat/forecast?class=*": "forecast.json",
 		"/api/v1/explain?pool=chat&dimension=requests":           "explain.json",
 		"/api/v1/explain?pool=chat&class=nope":                   "unknown_explanation.json",
 		"/api/v1/explain?pool=nope":                              "unknown_pool.json",
@@ -121,9 +121,9 @@ func TestReadiness(t *testing.T) {
 	}{
 		"healthy":         {func(*Status) {}, true, ""},
 		"no connection":   {func(s *Status) { s.Connected = false }, false, "nats"},
-		"lag not known":   {func(s *Status) { s.LagKnown = false }, false, "lag"},
-		"lag at limit":    {func(s *Status) { s.Lag = lagLimit }, true, ""},
-		"lag over limit":  {func(s *Status) { s.Lag = lagLimit + 1 }, false, "lag"},
+		"lag not known":   {func(s *Status) { s.Lag = nil }, false, "lag"},
+		"lag at limit":    {func(s *Status) { s.Lag = new(uint64(lagLimit)) }, true, ""},
+		"lag over limit":  {func(s *Status) { s.Lag = new(uint64(lagLimit + 1)) }, false, "lag"},
 		"restoring":       {func(s *Status) { s.Restored = false }, false, "restore"},
 		"before any tick": {func(s *Status) { s.Tick = time.Time{} }, true, ""},
 		"degraded":        {func(s *Status) { s.Storage, s.Sinks, s.Scrape, s.Config = "disk full", "unreachable", "404", "line 2" }, true, ""},
@@ -169,12 +169,12 @@ func TestUnknownParameters(t *testing.T) {
 	s.Handle("GET /api/v1/plan", ok)
 	s.Handle("GET /api/v1/query", ok)
 	for path, want := range map[string]string{
-		"/api/v1/pools/chat/forecast?clas=*": `unknown parameter "clas": the parameters are class, dimension`,
+		"/api/v1/pools/chat/forecast?clas=*": `unknown parameter "clas": the parameters are class`,
 		"/api/v1/status?pool=chat":           `unknown parameter "pool": this path has no parameters`,
 		"/api/v1/openapi.json?v=1":           `unknown parameter "v"`,
 		"/api/v1/plan?pool=chat&lunch=2":     `unknown parameter "lunch": the parameters are pool, launch`,
-		"/api/v1/pools?limit=1;order=name":   "the query is not well formed",
-		"/api/v1/pools?limit=1&order=name":   "",
+		"/api/v1/explain?pool=chat;class=*":  "the query is not well formed",
+		"/api/v1/explain?pool=chat&class=*":  "",
 		"/api/v1/plan?launch=2":              "",
 		"/api/v1/query?query=up&from=me":     "",
 		"/?from=me":                          "",

@@ -35,7 +35,7 @@ var pages = func() map[string]*template.Template {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
 			"short": shown(func(n number) string { return value.Short(float64(n)) }), "percent": shown(value.Percent), "chance": shown(chance),
 			"change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "name": dimensionName, "words": words,
-			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "class": features.ClassName, "query": url.QueryEscape,
+			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "class": features.ClassName, "curve": curveChart, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all
@@ -104,7 +104,6 @@ type poolBody struct {
 	All             []string // resources to choose from
 	Timeline        *timelineJSON
 	Load, Timelines *figure
-	Curve           *figure
 	Hours           []bandJSON // of the forecast, for the table
 	Oldest          time.Time  // of the slider
 	Notes           []string
@@ -126,9 +125,6 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 		if minute := int(x.At.Sub(t.At)/time.Minute) + 1; i == 0 || t.Past || minute%15 == 0 {
 			b.Hours = append(b.Hours, x)
 		}
-	}
-	if b.Service != nil {
-		b.Curve = curveChart(b.Service.Curve)
 	}
 	for i := range p.Forecast.Classes {
 		b.Classes = append(b.Classes, p.Forecast.Classes[i].Class)
@@ -243,7 +239,7 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 
 // finite is a number of the API of any type; ok is false if it is unknown.
 func finite(v any) (f float64, ok bool) {
-	switch x := reflect.ValueOf(v); {
+	switch x := reflect.Indirect(reflect.ValueOf(v)); {
 	case x.CanFloat():
 		f = x.Float()
 	case x.CanInt():

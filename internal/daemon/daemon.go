@@ -216,7 +216,9 @@ func (d *Daemon) Status() server.Status {
 	if d.embedded != nil {
 		s.Connection = "embedded server"
 	}
-	s.Lag, s.LagKnown = d.consumer.Pending()
+	if n, known := d.consumer.Pending(); known {
+		s.Lag = &n
+	}
 	return s
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/server"
 )
 
 // inProcess is a daemon in the process of the test, so that the race detector sees it, and a NATS client.
@@ -175,7 +176,7 @@ func TestDaemon(t *testing.T) {
 func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 	origins := map[string][]time.Time{}
 	for m := range testenv.Next(s) {
-		f := parse[forecastMessage](t, m.Data)
+		f := parse[server.ClassForecast](t, m.Data)
 		if want := ingest.Subject("forewarm", ingest.ForecastSubject, f.Pool, f.Class); m.Subject != want {
 			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
 		}
@@ -220,14 +221,14 @@ func checkEvents(t *testing.T, s *nats.Subscription) {
 
 func checkHTTP(t *testing.T, p *inProcess, requests int) {
 	for path, want := range map[string]string{
-		"/healthz":           "ok\n",
-		"/readyz":            `"ready": true`,
-		"/metrics":           fmt.Sprintf("\nforewarm_ingest_records_total %d\n", requests),
-		"/metrics?sinks":     "\nforewarm_sink_queued{sink=\"nats\"} 0\n",
-		"/metrics?bounds":    "\nforewarm_dedup_forgotten_total 0\n",
-		"/api/v1/pools":      `"pool": "chat"`,
-		"/api/v1/pools/chat": `"desired_replicas": 4`,
-		"/api/v1/pools/chat/forecast?dimension=decode": `"decode"`,
+		"/healthz":                                  "ok\n",
+		"/readyz":                                   `"ready": true`,
+		"/metrics":                                  fmt.Sprintf("\nforewarm_ingest_records_total %d\n", requests),
+		"/metrics?sinks":                            "\nforewarm_sink_queued{sink=\"nats\"} 0\n",
+		"/metrics?bounds":                           "\nforewarm_dedup_forgotten_total 0\n",
+		"/api/v1/pools":                             `"pool": "chat"`,
+		"/api/v1/pools/chat":                        `"desired_replicas": 4`,
+		"/api/v1/pools/chat/forecast?class=*":       `"decode"`,
 		"/api/v1/status":                            `"stream_lag_messages": 0`,
 		"/api/v1/report":                            "# Forewarm report",
 		"/api/v1/plan?pool=chat&launch=2":           "<h1>Launch sheet of chat</h1>",

@@ -177,7 +177,7 @@ func TestUpgrade(t *testing.T) {
 			before := len(h.got())
 
 			p := startDaemonIn(t, s.dir, s.config...)
-			testenv.Await(t, "the past to be learned", func() bool { return p.Status().Restored && p.Status().Lag == 0 && p.Status().LagKnown })
+			testenv.Await(t, "the past to be learned", func() bool { return p.Status().Restored && caughtUp(p.Status()) })
 			if got := p.Status().Restore; !strings.Contains(got, "2 not taken up") || !strings.Contains(got, "learned again") {
 				t.Errorf("status: %q", got)
 			}

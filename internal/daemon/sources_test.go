@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +30,8 @@ func TestForeignSubjectsAreRelayed(t *testing.T) {
 	}
 	p.settle(t)
 	// Of each prompt 320 tokens are cached: 280 are computed, six times a minute.
-	_, body := testenv.Get(p.base + "/api/v1/pools/chat/forecast?dimension=prefill")
-	if !strings.Contains(body, `"last": 28,`) {
-		t.Errorf("want 28 tokens/s in\n%s", body)
+	if got := testenv.Metric(t, p.base, `forewarm_demand_prefill_tokens_per_second{class="*",pool="chat"}`); got != 28 {
+		t.Errorf("%g tokens/s, want 28", got)
 	}
 
 	letters := testenv.Subscribe(t, p.conn, "forewarm.deadletter")
