@@ -32,9 +32,9 @@ func TestExplain(t *testing.T) {
 		var x struct {
 			ID       string
 			Decision struct{ Pool, Mode string }
-			Steps    []struct{ What string }
+			Basis    struct{ Rates []struct{ Resource string } }
 		}
-		if err := json.Unmarshal([]byte(body), &x); code != http.StatusOK || err != nil || x.ID != id || x.Decision.Mode != "advisory" || len(x.Steps) < 2 {
+		if err := json.Unmarshal([]byte(body), &x); code != http.StatusOK || err != nil || x.ID != id || x.Decision.Mode != "advisory" || len(x.Basis.Rates) != 1 {
 			t.Errorf("%s: %d, %v\n%s", path, code, err, body)
 		}
 	}
