@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
@@ -136,7 +135,7 @@ func (b *conditions) contradictedRates() {
 // while a bound of the pool blocks the replicas that this needs.
 func (b *conditions) saturation() {
 	d := b.Decision
-	who, help := d.Cause(), loadAdvice(d, b.pf)
+	who, help := d.Cause(), loadAdvice(d)
 	type evidence = []*ResourceEvidence
 	add := func(name AlertName, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
 		first := likely[0]
@@ -149,14 +148,9 @@ func (b *conditions) saturation() {
 		if t := ahead(d.Tick, first.ETA.P50); t != nil {
 			c.Annotations["saturation_at"] = t.Format(time.RFC3339)
 		}
-		var names []string
-		for _, r := range likely {
-			names = append(names, r.Dimension)
-		}
-		c.Annotations["resources"] = strings.Join(names, ", ")
 		if len(d.Drivers) > 0 {
 			main := mainDriver(d.Drivers)
-			c.Class, c.Annotations["driver"] = main.Class, driverText(main)
+			c.Class, c.Annotations["driver"] = main.Class, driverSentence(main)
 		}
 		c.Fading = l.at(first) < l.threshold
 		// In the first hour of history, or if no replica reports, nobody is woken.
@@ -326,20 +320,6 @@ func (b *conditions) poorForecast() {
 
 // reportedReplicas is the number of ready and pending replicas, without those that do not report yet.
 func (d *Decision) reportedReplicas() int { return d.Ready + d.Pending - d.Unreported }
-
-// tokensNow is the present demand of a class in tokens per second: uncached prompt tokens plus output tokens. ok is
-// false if it is unknown.
-func tokensNow(pf *forecaster.PoolForecast, class string) (tokensPerS float64, ok bool) {
-	if pf == nil {
-		return 0, false
-	}
-	for i := range pf.Classes {
-		if f := &pf.Classes[i]; f.Class == class && (f.Dimension == features.DimPrefill || f.Dimension == features.DimDecode) {
-			tokensPerS, ok = tokensPerS+f.Now.Mean, true
-		}
-	}
-	return tokensPerS, ok && finite(tokensPerS) > 0
-}
 
 // twoDigits is an amount in two digits, enough for a rate limit.
 func twoDigits(v float64) string {

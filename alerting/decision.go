@@ -1,13 +1,11 @@
 package alerting
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
@@ -167,10 +165,8 @@ type Basis struct {
 	Least          int     `json:"least,omitempty" cbor:"5,keyasint,omitempty"` // replicas.min
 
 	Warmup WarmupBasis `json:"warmup" cbor:"6,keyasint"`
-	Rates  []RateBasis `json:"rates,omitempty" cbor:"7,keyasint,omitempty"`
 
 	Contradicts []capacity.Contradiction `json:"contradicts,omitempty" cbor:"9,keyasint,omitempty"` // of observed and stated rates
-	Notes       []string                 `json:"notes,omitempty" cbor:"10,keyasint,omitempty"`      // unknown rates, and why
 }
 
 // WarmupBasis is the stated and the used warm-up lag: median and 90th percentile in seconds.
@@ -184,41 +180,14 @@ type WarmupBasis struct {
 	Seen      int     `json:"seen"` // lags observed, up to 64
 }
 
-// RateBasis is a rate of one replica in tokens per second, or its KV cache in tokens. Decisions use a share of the
-// cache and of the prefill rate: kv_target and prefill_target.
-type RateBasis struct {
-	_ struct{} `cbor:",toarray"`
-
-	Dimension string  `json:"resource"`
-	Used      float64 `json:"used,omitempty"`    // by the decision
-	Stated    float64 `json:"stated,omitempty"`  // in the configuration or a benchmark
-	Learned   float64 `json:"learned,omitempty"` // from telemetry; for KV the median of the reports
-	Low       float64 `json:"low,omitempty"`     // 90 % interval of Learned; for KV the smallest and largest report
-	High      float64 `json:"high,omitempty"`
-}
-
 // NewBasis is the basis from the pool's configuration, the used warm-up lag and the learned rates.
-func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, t *capacity.Trusted, m *features.PoolMinute) *Basis {
-	b := &Basis{
+func NewBasis(stated *capacity.Pool, warmup *capacity.Warmup, contradicts []capacity.Contradiction) *Basis {
+	return &Basis{
 		GPUsPerReplica: stated.GPU.PerReplica, ReplicaHourUSD: stated.ReplicaHourUSD(), Least: stated.Replicas.Min,
 		Warmup: WarmupBasis{
 			StatedP50: stated.Warmup.Quantile(.5).Seconds(), StatedP90: stated.Warmup.Quantile(.9).Seconds(),
 			P50: warmup.Quantile(.5).Seconds(), P90: warmup.Quantile(.9).Seconds(), Seen: warmup.Seen,
 		},
-		Contradicts: slices.Clone(t.Contradictions),
+		Contradicts: slices.Clone(contradicts),
 	}
-	add := func(dimension string, used, stated float64, learned capacity.Estimate, note string) {
-		if stated = finite(stated); stated > 0 || learned.Value > 0 {
-			b.Rates = append(b.Rates, RateBasis{Dimension: dimension, Used: finite(used), Stated: stated,
-				Learned: finite(learned.Value), Low: finite(learned.Low), High: finite(learned.High)})
-		}
-		if note != "" {
-			b.Notes = append(b.Notes, dimension+": "+note)
-		}
-	}
-	add(capacity.Prefill, t.Rates.PrefillTokensPerS, stated.Rates.PrefillTokensPerS, t.Prefill.Learned, t.Prefill.Note)
-	add(capacity.Decode, t.Rates.DecodeTokensPerS, stated.Rates.DecodeTokensPerS, t.Decode.Learned, t.Decode.Note)
-	reported := capacity.Estimate{Value: m.State.KVCapacityTokens, Low: m.State.KVCapacityLeast, High: m.State.KVCapacityMost}
-	add(capacity.KV, cmp.Or(finite(reported.Value), stated.KVTokens), stated.KVTokens, reported, "")
-	return b
 }

@@ -117,7 +117,7 @@ var (
 	explainText string
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
-		"clock": clock, "percent": percent, "span": span, "driver": driverText, "ahead": minutesAhead, "resource": resourceWithUnit, "name": ResourceName,
+		"clock": clock, "percent": percent, "span": span, "driver": driverSentence, "ahead": minutesAhead, "resource": resourceWithUnit, "name": ResourceName,
 		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill, "list": func(c []Constraint) string { return strings.Join(texts(c), "; ") },
 		"warned":  func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
 		"minutes": func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },

@@ -36,8 +36,7 @@ func TestExplainGolden(t *testing.T) {
 	full.Prompts = []ResourceEvidence{{Dimension: "prefill", PerReplica: 12000, Demand: 4.1e4, NeedQuantile: 5.6e4, NeedReplicas: 5, Probability: .4,
 		ETA: forecaster.ETA{P10: 3 * time.Minute, P50: 25 * time.Minute, P90: forecaster.Never}}}
 	full.ByRole.PrefillConstraints = []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 6, Wanted: 7}}
-	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7},
-		Rates: []RateBasis{{Dimension: "decode", Stated: 4.5e6, Used: 4.5e6, Learned: 4.2e6, Low: 4e6, High: 4.5e6}, {Dimension: "kv", Learned: 111}}}
+	full.Basis = &Basis{Warmup: WarmupBasis{StatedP50: 360, StatedP90: 720, P50: 402, P90: 726, Seen: 7}}
 	limited := decided()
 	limited.Mode, limited.SupplyAssumed, limited.Desired, limited.Limit = Advisory, true, 16, 16
 	for _, r := range []*ResourceEvidence{&full.Resources[0], &limited.Resources[0]} {

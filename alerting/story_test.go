@@ -260,8 +260,8 @@ func TestAnnotations(t *testing.T) {
 		delete(got, text)
 	}
 	want := map[string]string{
-		"mode": "active", "resources": "kv", "decision": "llama70b-h100-12", "saturation_probability": "0.86", "saturation_at": "2026-03-02T12:19:00Z",
-		"driver":      "class agent (mostly tenant acme): prompts 2.1 times as long",
+		"mode": "active", "decision": "llama70b-h100-12", "saturation_probability": "0.86", "saturation_at": "2026-03-02T12:19:00Z",
+		"driver":      "Class agent (mostly tenant acme) causes it: prompts 2.1 times as long within an hour.",
 		"runbook_url": "https://example.org/runbooks/ForewarmSaturationAhead", "dashboard_url": "https://example.org/pools/llama70b-h100",
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {

@@ -170,14 +170,20 @@ func (d *Decision) Cause() string {
 		return ""
 	}
 	first := mainDriver(d.Drivers)
-	changed := changes(first)
-	switch {
-	case first.Share > 0 && first.Share < minorShare:
+	if first.Share > 0 && first.Share < minorShare {
 		return "No single class causes it."
-	case len(changed) == 0:
-		return capitalise(fmt.Sprintf("%s has %s of the demand.", classText(first), percent(first.Share)))
 	}
-	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(classText(first)), strings.Join(changed[:min(2, len(changed))], " and "))
+	return driverSentence(first)
+}
+
+// driverSentence is a sentence about a class and its changes, such as "Class agent (mostly tenant acme) causes it:
+// prompts 2.1 times as long within an hour."
+func driverSentence(d *forecaster.Driver) string {
+	changed := changes(d)
+	if len(changed) == 0 {
+		return fmt.Sprintf("%s has %s of the demand.", capitalise(classText(d)), percent(d.Share))
+	}
+	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(classText(d)), strings.Join(changed, " and "))
 }
 
 // classText is a class, with the tenant or feature that has most of it.
@@ -277,7 +283,7 @@ const maxRelief = 2
 
 // loadAdvice is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
 // first.
-func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
+func loadAdvice(d *Decision) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	if len(admitted) == 0 {
 		if len(d.Drivers) == 0 {
@@ -291,11 +297,7 @@ func loadAdvice(d *Decision, pf *forecaster.PoolForecast) string {
 			parts = append(parts, "no request of "+features.ClassText(l.Class))
 			continue
 		}
-		part := fmt.Sprintf("at most %s tokens/s of %s", twoDigits(l.TokensPerS), features.ClassText(l.Class))
-		if now, ok := tokensNow(pf, l.Class); ok {
-			part += fmt.Sprintf(" (now %s)", twoDigits(now))
-		}
-		parts = append(parts, part)
+		parts = append(parts, fmt.Sprintf("at most %s tokens/s of %s", twoDigits(l.TokensPerS), features.ClassText(l.Class)))
 	}
 	return "admit " + strings.Join(parts, " and ")
 }
@@ -315,14 +317,6 @@ func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
 // largestDriver is the driver with the largest share.
 func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return new(slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }))
-}
-
-// driverText is a driver in words, such as "class agent (mostly tenant acme): prompts 2.1 times as long".
-func driverText(d *forecaster.Driver) string {
-	if causes := changes(d); causes != nil {
-		return classText(d) + ": " + strings.Join(causes, ", ")
-	}
-	return fmt.Sprintf("%s has %s of the demand, and did not clearly change within the hour", classText(d), percent(d.Share))
 }
 
 // changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.

@@ -424,7 +424,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		in := alerting.Input{
 			Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: service.Limits,
 		}
-		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, &service.Trusted, &f.Minute)
+		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, service.Contradictions)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
 		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
