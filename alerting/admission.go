@@ -56,13 +56,12 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 		return nil
 	}
 	var list []classDemand
-	share := p.together(b)
 	for i := range p.in.Forecast.Classes { // ordered by class
 		f := &p.in.Forecast.Classes[i]
 		if n := len(list); n == 0 || list[n-1].class != f.Class {
 			list = append(list, classDemand{class: f.Class})
 		}
-		a, demand := &list[len(list)-1], share*largest(f, p.tau, minutes(p.lead))
+		a, demand := &list[len(list)-1], largest(f, p.tau, minutes(p.lead))
 		if f.Dimension == b.evidence.Dimension {
 			a.demand = demand
 		}
@@ -71,21 +70,6 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 		}
 	}
 	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), cfg.Priorities)
-}
-
-// together is the pool's demand at the decision quantile, divided by the sum of its classes' demands at it. It is below
-// 1 because not all classes are high at once; 1 if unknown.
-func (p *plan) together(b *resource) float64 {
-	sum := 0.
-	for i := range p.in.Forecast.Classes {
-		if f := &p.in.Forecast.Classes[i]; f.Dimension == b.evidence.Dimension {
-			sum += largest(f, p.tau, minutes(p.lead))
-		}
-	}
-	if !(sum > 0) {
-		return 1
-	}
-	return min(largest(b.forecast, p.tau, minutes(p.lead))/sum, 1)
 }
 
 // shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last,

@@ -153,11 +153,3 @@ func (m *Memory) Parts() (parts []memoryPart) {
 	}
 	return parts
 }
-
-// Prices is the date and region of prices; "" if not stated.
-func (c *Cost) Prices() string {
-	if c.Date == "" && c.Region == "" {
-		return ""
-	}
-	return strings.TrimRight(fmt.Sprintf("Prices of %s, %s", c.Date, c.Region), ", ") + "."
-}

@@ -60,8 +60,6 @@ type Sheet struct {
 
 // Cost is the cost of the present replicas, at the pool's mean traffic.
 type Cost struct {
-	Date    string `json:"prices_date,omitempty"`
-	Region  string `json:"prices_region,omitempty"`
 	GPUHour number `json:"usd_per_gpu_hour"`
 	Hour    number `json:"usd_per_hour"`
 	Request number `json:"usd_per_request"`
@@ -111,7 +109,7 @@ func New(in Input) (*Sheet, error) {
 	}
 	if each := p.ReplicaHourUSD(); each > 0 {
 		hour := each * float64(p.Replicas+s.Prefill)
-		s.Cost = &Cost{Date: p.Prices.Date, Region: p.Prices.Region, GPUHour: number(p.GPUHourUSD), Hour: number(hour), Request: number(hour / 3600 / calls)}
+		s.Cost = &Cost{GPUHour: number(p.GPUHourUSD), Hour: number(hour), Request: number(hour / 3600 / calls)}
 	}
 	s.note(&in)
 	return s, nil

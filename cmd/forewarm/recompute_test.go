@@ -177,7 +177,7 @@ func eventful(longer, requests float64) *simulation {
 var usualPool = capacity.Config{
 	Name: "p", KVCapacityTokens: 40_000, PrefillTokensPerS: 300, PrefillTarget: 1, DecodeTokensPerS: 110, MaxNumSeqs: 64, GPU: capacity.GPU{PerReplica: 2}, GPUHourUSD: 3, SLOViolationMinuteUSD: 2,
 	Warmup: capacity.Lag{P50: 5 * time.Minute, P90: 8 * time.Minute}, Replicas: capacity.Replicas{Min: 1, Initial: 4, Max: 12},
-	Reserves: capacity.Reserves{Failure: 1}, Prices: capacity.Prices{Date: "2026-02-01"},
+	Reserves: capacity.Reserves{Failure: 1},
 }
 
 // TestReportRecomputed computes the main numbers of a report from the stored data, by brute force and with other code

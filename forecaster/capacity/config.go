@@ -41,7 +41,6 @@ type Config struct {
 	SLOViolationMinuteUSD float64 `yaml:"slo_violation_minute_usd"` // cost of a minute short of one replica; 0 is unknown
 	BudgetHourUSD         float64 `yaml:"budget_hour_usd"`          // most the pool may cost per hour, by GPUHourUSD; 0 is unlimited
 	Quantile              float64 `yaml:"quantile"`                 // of demand to provide for; 0 computes it from cost
-	Prices                Prices  `yaml:"prices"`                   // date and region of the prices
 }
 
 // GPU describes the GPUs of one replica. Sizes are written like 80GiB.
@@ -159,10 +158,4 @@ type Disaggregated struct {
 type Limits struct {
 	RequestsPerMin float64 `yaml:"requests_per_min"`
 	TokensPerMin   float64 `yaml:"tokens_per_min"` // prompt and output
-}
-
-// Prices are the date and region of the pool's prices.
-type Prices struct {
-	Date   string `yaml:"date"` // YYYY-MM-DD
-	Region string `yaml:"region"`
 }

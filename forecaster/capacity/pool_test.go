@@ -129,7 +129,6 @@ func TestNewRefuses(t *testing.T) {
 		{`pools[llama].gpu.memory: "80" is no memory size with a unit, from 0 to 1024TiB; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
 		{`pools[llama].gpu.type: "h100" is no GPU known by name (a100-40g, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
 		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
-		{`pools[llama].prices.date: "spring" is no date`, func(c *Config) { c.Prices.Date = "spring" }},
 		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
 		{"pools[llama].disaggregated.prefill_replicas.min: 3 is above max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas, c.Reserves = Replicas{Min: 3, Max: 2}, Reserves{} }},
 		{"pools[llama].budget_hour_usd: 40, and gpu_hour_usd is not set", func(c *Config) { c.BudgetHourUSD, c.GPUHourUSD = 40, 0 }},

@@ -82,11 +82,6 @@ func (c Config) check() error {
 	if err := c.checkRoles(); err != nil {
 		return err
 	}
-	if c.Prices.Date != "" {
-		if _, err := time.Parse(time.DateOnly, c.Prices.Date); err != nil {
-			return c.errorf("prices.date", "%q is no date; write the day on which the prices were taken like 2026-03-31", c.Prices.Date)
-		}
-	}
 	return c.checkWarmup()
 }
 
