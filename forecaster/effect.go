@@ -57,7 +57,7 @@ func (p *pool) impact() (c impact) {
 		now, ahead := strength[effectBack-1], strength[effectBack:]
 		c.events = append(c.events, EventEffect{
 			Name: e.Name, Factor: e.Factor, Low: e.Factor / e.Uncertainty, High: e.Factor * e.Uncertainty,
-			Now: now, Ahead: ahead[targets[midLead].to-1],
+			Now: now, Ahead: ahead[targets[midLead].To-1],
 		})
 		mean, sd := math.Log(e.Factor), math.Log(e.Uncertainty)/z90
 		c.now += mean * now

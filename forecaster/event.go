@@ -1,6 +1,7 @@
 package forecaster
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -31,28 +32,18 @@ type Event struct {
 
 // Bounds of an event.
 const (
-	MaxEvents            = 256 // in a calendar
-	maxEventFactor       = 100
-	maxUncertainty       = 10
-	defaultUncertainty   = 1.5
-	maxEventDuration     = 7 * 24 * time.Hour
-	day                  = 24 * time.Hour
-	z90                  = 1.6449 // 90 % of a normal distribution are within so many standard deviations
-	eventDefaultDuration = time.Hour
+	MaxEvents        = 256 // in a calendar
+	maxEventFactor   = 100
+	maxUncertainty   = 10
+	maxEventDuration = 7 * day
+	day              = 24 * time.Hour
+	z90              = 1.6449 // 90 % of a normal distribution are within so many standard deviations
 )
 
 // NewEvent validates an event. zone is that of the pool, UTC if nil. Defaults: duration 1 h, no ramp, uncertainty 1.5.
 // Errors name the key, the value, the bound and the fix.
 func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
-	if zone == nil {
-		zone = time.UTC
-	}
-	if c.Duration == 0 {
-		c.Duration = eventDefaultDuration
-	}
-	if c.Uncertainty == 0 {
-		c.Uncertainty = defaultUncertainty
-	}
+	zone, c.Duration, c.Uncertainty = cmp.Or(zone, time.UTC), cmp.Or(c.Duration, time.Hour), cmp.Or(c.Uncertainty, 1.5)
 	e := Event{EventConfig: c}
 	var err error
 	if e.start, err = time.ParseInLocation("2006-01-02 15:04", c.Start, zone); err != nil {
@@ -93,20 +84,13 @@ func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
 // strength of the event at t, 0…1: demand is multiplied by Factor to that power, so a ramp grows by the same share each
 // minute.
 func (e *Event) strength(t time.Time) float64 {
-	if e.days == 0 {
-		return e.strengthAfter(t.Sub(e.start))
+	newest := 0
+	if e.days > 0 {
+		newest = max(0, int(t.Sub(e.start)/day)/e.days)
 	}
-	if t.Before(e.start) {
-		return 0
-	}
-	y, m, d := t.In(e.start.Location()).Date()
-	hour, minute, second := e.start.Clock()
-	d -= (int(t.In(e.start.Location()).Weekday()) - int(e.start.Weekday()) + 7) % e.days
 	best := 0.0
-	for _, back := range [...]int{0, e.days} { // the newest start may lie later today, or the one before may not be over
-		if begun := time.Date(y, m, d-back, hour, minute, second, 0, e.start.Location()); !begun.Before(e.start) {
-			best = math.Max(best, e.strengthAfter(t.Sub(begun)))
-		}
+	for n := max(0, newest-1); n <= newest+1; n++ { // the one before may not be over, and days may have 23 hours
+		best = math.Max(best, e.strengthAfter(t.Sub(e.start.AddDate(0, 0, n*e.days))))
 	}
 	return best
 }

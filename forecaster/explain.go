@@ -74,7 +74,7 @@ type InputView struct {
 // Explain returns what a forecast was made from.
 func Explain(f *Forecast) Explanation {
 	return Explanation{
-		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].to,
+		Pool: f.Pool, Class: f.Class, Dimension: f.Dimension, Origin: f.Origin.UTC(), LeadMinutes: targets[midLead].To,
 		Confidence: f.Confidence, Known: f.Known, Fallback: f.Fallback, Now: value.Number(f.Now.Mean),
 		Inputs: occlusions(&f.Basis), Events: append([]EventEffect{}, f.Basis.Events...),
 	}

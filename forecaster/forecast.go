@@ -62,17 +62,9 @@ type PoolForecast struct {
 	Stale bool
 }
 
-// target is the mean of one minute (from == to), or the largest minute of a span. Minutes are leads counted from 1.
-type target struct{ from, to int }
-
-// targets are those of the network: leads, and the window maximum. Minutes in between are interpolated: distributions
-// change slowly with the lead.
-var targets = func() (all [numTargets]target) {
-	for k, span := range network.Spans {
-		all[k] = target{span[0], span[1]}
-	}
-	return all
-}()
+// targets are leads, and the window maximum. Minutes in between are interpolated: distributions change slowly with the
+// lead.
+var targets = network.Spans
 
 const (
 	numTargets = network.Targets
@@ -85,14 +77,14 @@ const (
 func interpolate(at *[numTargets]Quantiles, minutes *[Horizon]Quantiles) {
 	k := 0
 	for h := 1; h <= Horizon; h++ {
-		for targets[k].to < h {
+		for targets[k].To < h {
 			k++
 		}
-		if targets[k].to == h {
+		if targets[k].To == h {
 			minutes[h-1] = at[k]
 			continue
 		}
-		a, b := targets[k-1].to, targets[k].to
+		a, b := targets[k-1].To, targets[k].To
 		f := float64(h-a) / float64(b-a)
 		for i := range minutes[h-1] {
 			minutes[h-1][i] = at[k-1][i] + f*(at[k][i]-at[k-1][i])

@@ -179,29 +179,19 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 	return p
 }
 
-// readyPaths is the number of usable replicas on each path at the start of each minute. NumPaths is a power of two and
-// 53 is odd, so every level of the lag occurs once, in an order unrelated to the paths' ranks. All replicas of a path
-// have the same level.
+// readyPaths is the number of ready replicas minus reserve, on each path at the start of each minute. NumPaths is a
+// power of two and 53 is odd, so every level of the lag occurs once, in an order unrelated to the paths' ranks. All
+// replicas of a path have the same level. O(Horizon × pending × paths).
 func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
-	var levels [NumPaths]float64
-	for j := range levels {
-		levels[j] = (float64(j*53%NumPaths) + .5) / NumPaths
-	}
-	return usable(pf.Origin, lag, supply, reserve, levels[:]...)
-}
-
-// usable is the number of ready replicas minus reserve, at the start of each minute from origin on, one row for each
-// level of the lag of pending replicas. O(Horizon × pending × levels).
-func usable(origin time.Time, lag Lag, supply Supply, reserve int, levels ...float64) [][Horizon]float32 {
-	out := make([][Horizon]float32, len(levels))
+	out := make([][Horizon]float32, NumPaths)
 	ready := make([]float64, len(supply.Pending))
 	for h := range Horizon {
-		at := origin.Add(time.Duration(h) * features.Minute)
+		at := pf.Origin.Add(time.Duration(h) * features.Minute)
 		for i, asked := range supply.Pending {
-			ready[i] = lag.ReadyBy(asked, origin, at)
+			ready[i] = lag.ReadyBy(asked, pf.Origin, at)
 		}
-		for j, level := range levels {
-			n := supply.Ready - reserve
+		for j := range out {
+			level, n := (float64(j*53%NumPaths)+.5)/NumPaths, supply.Ready-reserve
 			for _, p := range ready {
 				if level <= p {
 					n++
@@ -395,7 +385,7 @@ type Limit struct {
 // skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
-	one := usable(pf.Origin, nil, Supply{Ready: 1}, 0, make([]float64, NumPaths)...)
+	one := readyPaths(pf, nil, Supply{Ready: 1}, 0)
 	for _, l := range limits {
 		demand, now, ok := pf.sum(l.Dimensions)
 		if !(l.PerS > 0) || !ok {

@@ -1,6 +1,10 @@
 package forecaster
 
-import "math"
+import (
+	"math"
+
+	"github.com/forewarm/forewarm/forecaster/network"
+)
 
 // Pinball is the quantile loss of forecast q at level tau for outcome y, in y's unit: tau·(y−q) when y ≥ q, else
 // (1−tau)·(q−y). Its expectation is least at the true quantile (Koenker and Bassett 1978, doi:10.2307/1913643).
@@ -23,7 +27,7 @@ type Accumulator struct {
 	N       int    // outcomes
 	Missing int    // forecasts with an unknown outcome
 
-	target           target
+	target           network.Span
 	first, last      int64   // origins of outcomes
 	sum, err, absErr float64 // Σ|y|; Σ(median − y) and Σ|median − y|
 	lastErr, lastOwn float64 // Σ|y − last value|; Σ|median − y| over the same outcomes
@@ -73,9 +77,6 @@ func (a *Accumulator) RelativeMAE() float64 {
 	return a.lastOwn / a.lastErr
 }
 
-// Skill is 1 − RelativeMAE: 0 is no better than the last value, negative worse.
-func (a *Accumulator) Skill() float64 { return 1 - a.RelativeMAE() }
-
 // MeanPinball is the loss averaged over outcomes and ScoredLevels, in the series' unit.
 func (a *Accumulator) MeanPinball() float64 {
 	s := 0.0
@@ -102,7 +103,7 @@ func (a *Accumulator) Coverage(level int) Coverage {
 	n := float64(a.N)
 	overlap := 1.0 // outcomes that share a minute
 	if a.last > a.first {
-		overlap = math.Max(1, math.Ceil(float64(a.target.to)*(n-1)/float64(a.last-a.first)))
+		overlap = math.Max(1, math.Ceil(float64(a.target.To)*(n-1)/float64(a.last-a.first)))
 	}
 	p, effective := a.covered[level]/n, n/overlap
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)

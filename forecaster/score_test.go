@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 func TestPinball(t *testing.T) {
@@ -158,7 +160,7 @@ func TestEffectiveOutcomes(t *testing.T) {
 		every int64
 		want  float64
 	}{{1, 1, 100}, {15, 1, 100. / 15}, {15, 4, 25}, {15, 30, 100}} {
-		a := Accumulator{target: target{to: c.span}}
+		a := Accumulator{target: network.Span{To: c.span}}
 		for i := range int64(100) {
 			a.add(c.every*i, 1, &issue{})
 		}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 // Scorer scores the forecasts of one series, and those of the last value, against outcomes, for backtests and reports.
@@ -45,9 +47,9 @@ func NewScorer(from int64, minutes ...int) *Scorer {
 		s.past[i] = math.NaN()
 	}
 	for _, h := range minutes {
-		s.Scores = append(s.Scores, &Accumulator{Horizon: strconv.Itoa(h), target: target{h, h}})
+		s.Scores = append(s.Scores, &Accumulator{Horizon: strconv.Itoa(h), target: network.Span{From: h, To: h}})
 	}
-	s.Scores = append(s.Scores, &Accumulator{Horizon: HorizonWindowMax, target: target{WindowFrom, WindowTo}})
+	s.Scores = append(s.Scores, &Accumulator{Horizon: HorizonWindowMax, target: network.Span{From: WindowFrom, To: WindowTo}})
 	return s
 }
 
@@ -70,8 +72,8 @@ func (s *Scorer) Observe(minute int64, y float64) {
 func (s *Scorer) step(minute int64, y float64) {
 	s.newest, s.past[minute%pastMinutes] = minute, y
 	for k, a := range s.Scores {
-		origin := minute - int64(a.target.to) + 1
-		outcome := s.largest(minute-int64(a.target.to-a.target.from), minute)
+		origin := minute - int64(a.target.To) + 1
+		outcome := s.largest(minute-int64(a.target.To-a.target.From), minute)
 		s.settle(k, origin, outcome)
 	}
 	for i := range s.pending {
@@ -112,7 +114,7 @@ func (s *Scorer) settle(k int, origin int64, outcome float64) {
 // setLast sets the last values at an origin, the minute after the newest.
 func (s *Scorer) setLast(p *issued) {
 	for k, a := range s.Scores {
-		p.of[k].last = s.largest(p.origin-1-int64(a.target.to-a.target.from), p.origin-1)
+		p.of[k].last = s.largest(p.origin-1-int64(a.target.To-a.target.From), p.origin-1)
 	}
 }
 
@@ -124,8 +126,8 @@ func (s *Scorer) Issue(f *Forecast) {
 	}
 	for k, a := range s.Scores {
 		x := &p.of[k]
-		if x.own = f.WindowMax; a.target.from == a.target.to {
-			x.own = f.Minute[a.target.to-1]
+		if x.own = f.WindowMax; a.target.From == a.target.To {
+			x.own = f.Minute[a.target.To-1]
 		}
 		if slices.ContainsFunc(x.own[:], math.IsNaN) {
 			x.own[0] = math.NaN()

@@ -234,7 +234,7 @@ func (o *origin) quantiles(j int) (a rootQuantiles) {
 // learn from the outcomes whose last minute is t.
 func (s *series) learn(t int64) {
 	for j, k := range knots {
-		if o := s.origin(t - int64(targets[k].to)); o != nil {
+		if o := s.origin(t - int64(targets[k].To)); o != nil {
 			s.learnKnot(j, o, t)
 		}
 	}
@@ -277,7 +277,7 @@ type knotWeight struct {
 
 // knotWeights are linear in the root of the lead; outside the knots the nearest one counts.
 var knotWeights = func() (w [numTargets]knotWeight) {
-	root := func(k int) float64 { return math.Sqrt(float64(targets[k].to)) }
+	root := func(k int) float64 { return math.Sqrt(float64(targets[k].To)) }
 	for k := range targets[:numLeads] {
 		j := 0
 		for j < peakKnot-2 && k > knots[j+1] {
@@ -365,9 +365,9 @@ func (s *series) stage() (reached stage) {
 }
 
 // outcome of a target whose last minute is t; NaN if one of its minutes is unknown.
-func (s *series) outcome(x target, t int64) float64 {
+func (s *series) outcome(x network.Span, t int64) float64 {
 	best := math.Inf(-1)
-	for m := t - int64(x.to-x.from); m <= t; m++ {
+	for m := t - int64(x.To-x.From); m <= t; m++ {
 		y := s.history.At(m)
 		if math.IsNaN(y) {
 			return y

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/forewarm/forewarm/forecaster/model"
+	"github.com/forewarm/forewarm/forecaster/network"
 )
 
 const (
@@ -58,14 +59,14 @@ const usualMove = 2
 
 // dayAgoMove is the distance of a target from the level, on the square-root scale, if the series moves as it did a day
 // ago; NaN if that day is unknown.
-func dayAgoMove(h *model.History, x target) float64 {
+func dayAgoMove(h *model.History, x network.Span) float64 {
 	const near = 5 // minutes on either side of the mean of a minute
 	then := h.DaysBefore(h.Newest, 1)
 	level := math.Sqrt(h.Mean(then-2*near+1, then))
-	if x.from < x.to {
-		return math.Sqrt(h.Max(then+int64(x.from), then+int64(x.to))) - level
+	if x.From < x.To {
+		return math.Sqrt(h.Max(then+int64(x.From), then+int64(x.To))) - level
 	}
-	at := then + int64(x.to)
+	at := then + int64(x.To)
 	return math.Sqrt(h.Mean(at-near, at+near)) - level
 }
 

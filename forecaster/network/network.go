@@ -16,8 +16,11 @@ import (
 	"sync"
 )
 
-// Spans are the forecast minutes ahead, first and last: the mean of one minute, or the largest of several.
-var Spans = [...][2]int{
+// Span is the mean of one minute ahead (From == To), or the largest minute of several. Minutes are counted from 1.
+type Span struct{ From, To int }
+
+// Spans are what the network forecasts.
+var Spans = [...]Span{
 	{1, 1}, {2, 2}, {3, 3}, {5, 5}, {8, 8}, {11, 11}, {15, 15}, {18, 18}, {22, 22}, {26, 26}, {30, 30}, {40, 40},
 	{50, 50}, {60, 60}, {15, 30},
 }
