@@ -35,24 +35,24 @@ type Accumulator struct {
 	covered          Quantiles // outcomes at or below each quantile
 }
 
-// add counts outcome y of a forecast made at an origin (in minutes).
-func (a *Accumulator) add(origin int64, y float64, x *issue) {
+// add counts outcome y of a forecast made at an origin (in minutes), and the last value then.
+func (a *Accumulator) add(origin int64, y, last float64, own *Quantiles) {
 	if a.N == 0 {
 		a.first = origin
 	}
 	a.last = origin
 	a.N++
 	a.sum += math.Abs(y)
-	e := x.own[L50] - y
+	e := own[L50] - y
 	a.err += e
 	a.absErr += math.Abs(e)
-	if !math.IsNaN(x.last) {
-		a.lastErr += math.Abs(y - x.last)
+	if !math.IsNaN(last) {
+		a.lastErr += math.Abs(y - last)
 		a.lastOwn += math.Abs(e)
 	}
 	for i, tau := range Levels {
-		a.loss[i] += Pinball(tau, y, x.own[i])
-		if y <= x.own[i] {
+		a.loss[i] += Pinball(tau, y, own[i])
+		if y <= own[i] {
 			a.covered[i]++
 		}
 	}

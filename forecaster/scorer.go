@@ -31,12 +31,7 @@ const maxPending = 1440
 // issued has the forecasts of one origin, one for each of Scores, until the last outcome is known.
 type issued struct {
 	origin int64
-	of     []issue
-}
-
-type issue struct {
-	own  Quantiles // the first one NaN: there is no forecast
-	last float64   // the last value; of a maximum the largest of as many minutes
+	of     []Quantiles // the first one NaN: there is no forecast
 }
 
 // NewScorer returns a Scorer of forecasts so many minutes ahead, and of the window maximum. from is the first minute
@@ -72,14 +67,7 @@ func (s *Scorer) Observe(minute int64, y float64) {
 func (s *Scorer) step(minute int64, y float64) {
 	s.newest, s.past[minute%pastMinutes] = minute, y
 	for k, a := range s.Scores {
-		origin := minute - int64(a.target.To) + 1
-		outcome := s.largest(minute-int64(a.target.To-a.target.From), minute)
-		s.settle(k, origin, outcome)
-	}
-	for i := range s.pending {
-		if p := &s.pending[i]; p.origin == minute+1 {
-			s.setLast(p)
-		}
+		s.settle(k, minute-int64(a.target.To)+1)
 	}
 	s.pending = slices.DeleteFunc(s.pending, func(p issued) bool { return p.origin+Horizon <= minute+1 })
 }
@@ -96,44 +84,39 @@ func (s *Scorer) largest(from, to int64) float64 {
 	return most
 }
 
-// settle scores the forecast of one target from an origin.
-func (s *Scorer) settle(k int, origin int64, outcome float64) {
+// settle scores the forecast of one target from an origin. The last value of a maximum is the largest of as many minutes.
+func (s *Scorer) settle(k int, origin int64) {
 	i, ok := slices.BinarySearchFunc(s.pending, origin, func(p issued, o int64) int { return cmp.Compare(p.origin, o) })
 	if !ok || s.newest < s.from {
 		return
 	}
-	switch x := &s.pending[i].of[k]; {
-	case math.IsNaN(x.own[0]):
+	a := s.Scores[k]
+	before := int64(a.target.To - a.target.From)
+	outcome, last := s.largest(s.newest-before, s.newest), s.largest(origin-1-before, origin-1)
+	switch own := &s.pending[i].of[k]; {
+	case math.IsNaN(own[0]):
 	case math.IsNaN(outcome):
-		s.Scores[k].Missing++
+		a.Missing++
 	default:
-		s.Scores[k].add(origin, outcome, x)
-	}
-}
-
-// setLast sets the last values at an origin, the minute after the newest.
-func (s *Scorer) setLast(p *issued) {
-	for k, a := range s.Scores {
-		p.of[k].last = s.largest(p.origin-1-int64(a.target.To-a.target.From), p.origin-1)
+		a.add(origin, outcome, last, own)
 	}
 }
 
 // Issue records a forecast. It is ignored if it is not newer than the last one, or its first minute has been observed.
 func (s *Scorer) Issue(f *Forecast) {
-	p := issued{origin: f.Origin.Unix() / 60, of: make([]issue, len(s.Scores))}
+	p := issued{origin: f.Origin.Unix() / 60, of: make([]Quantiles, len(s.Scores))}
 	if n := len(s.pending); n > 0 && s.pending[n-1].origin >= p.origin || p.origin <= s.newest {
 		return
 	}
 	for k, a := range s.Scores {
-		x := &p.of[k]
-		if x.own = f.WindowMax; a.target.From == a.target.To {
-			x.own = f.Minute[a.target.To-1]
+		own := &p.of[k]
+		if *own = f.WindowMax; a.target.From == a.target.To {
+			*own = f.Minute[a.target.To-1]
 		}
-		if slices.ContainsFunc(x.own[:], math.IsNaN) {
-			x.own[0] = math.NaN()
+		if slices.ContainsFunc(own[:], math.IsNaN) {
+			own[0] = math.NaN()
 		}
 	}
-	s.setLast(&p) // from known minutes; newer ones may come before the origin
 	if len(s.pending) == maxPending {
 		s.pending = slices.Delete(s.pending, 0, 1)
 	}
