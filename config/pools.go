@@ -140,7 +140,6 @@ func (c *Config) events(k *checker, p *pipeline.Config) (all []forecaster.Event)
 		k.fail("events", len(c.Events), fmt.Sprintf("must be at most %d", forecaster.MaxEvents), "remove what is over")
 		return nil
 	}
-	seen := map[[2]string]bool{}
 	for i := range c.Events {
 		x, key := &c.Events[i], fmt.Sprintf("events[%d]", i)
 		pool, known := p.Pool(x.Pool)
@@ -150,12 +149,9 @@ func (c *Config) events(k *checker, p *pipeline.Config) (all []forecaster.Event)
 			k.section(key, err)
 		case !known:
 			k.fail(key+".pool", x.Pool, "must be one of the pools", "list the pool, or correct its name")
-		case seen[[2]string{x.Pool, x.Name}]:
-			k.fail(key+".name", x.Name, "must be unique in its pool, for what is learned of an event is kept by its name", "rename one of them")
 		default:
 			all = append(all, e)
 		}
-		seen[[2]string{x.Pool, x.Name}] = true
 	}
 	return all
 }

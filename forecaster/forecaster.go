@@ -38,7 +38,7 @@ type Config struct {
 	// Zones are the time zones of daily and weekly seasons, by pool; Zone is that of the other pools. Nil is UTC.
 	Zones map[string]*time.Location
 	Zone  *time.Location
-	// Events are the calendar of all pools. At most MaxEvents, with unique names in a pool.
+	// Events are the calendar of all pools. At most MaxEvents.
 	Events []Event
 }
 
