@@ -39,17 +39,11 @@ const dynamoSchema = "dynamo.request.trace.v1"
 func (d *Decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {
-	case m[fieldObject].kind != '"' && r.has(fieldObject):
-		d.fail(ingest.ReasonWrongType, "event_type is %s, want a string", kindNames[m[fieldObject].kind])
-		return
 	case !r.has(fieldObject):
 		d.fail(ingest.ReasonMissingField, "event_type is missing")
 		return
 	case string(r.text(fieldObject)) != "request_end":
 		d.skip()
-		return
-	case !r.has(fieldSchema):
-		d.fail(ingest.ReasonMissingField, "schema is missing")
 		return
 	case string(r.text(fieldSchema)) != dynamoSchema:
 		d.fail(ingest.ReasonUnknownFormat, "schema is %s, want %s", quoted(r.text(fieldSchema)), dynamoSchema)

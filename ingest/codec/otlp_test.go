@@ -436,10 +436,10 @@ func TestOTLPRefusesMessages(t *testing.T) {
 		"number for attributes":  {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"attributes":7}]}]}]}`, ingest.ReasonWrongType},
 		"words for a time":       {ContentTypeOTLPJSON, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"startTimeUnixNano":"now","attributes":[{"key":"gen_ai.usage.input_tokens","value":{"intValue":1}}]}]}]}]}`, ingest.ReasonBadTime},
 		"invalid UTF-8":          {ContentTypeOTLPJSON, "{\"resourceSpans\":[],\"x\":\"\xff\"}", ingest.ReasonInvalidUTF8},
-		"cut protobuf":           {ContentTypeOTLP, "\x0a\x05\x12", ingest.ReasonTruncated},
+		"cut protobuf":           {ContentTypeOTLP, "\x0a\x05\x12", ingest.ReasonNotProtobuf},
 		"no protobuf":            {ContentTypeOTLP, "\x0f\xff", ingest.ReasonNotProtobuf},
 		"another protobuf":       {ContentTypeOTLP, "\x12\x02hi", ingest.ReasonUnknownFormat},
-		"span cut in its middle": {ContentTypeOTLP, "\x0a\x06\x12\x04\x12\x02\x0a\x10", ingest.ReasonTruncated},
+		"span cut in its middle": {ContentTypeOTLP, "\x0a\x06\x12\x04\x12\x02\x0a\x10", ingest.ReasonNotProtobuf},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decode(Meta{ContentType: tc.contentType}, tc.data)

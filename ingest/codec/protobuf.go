@@ -1,13 +1,10 @@
 package codec
 
 import (
-	"errors"
-	"io"
 	"math"
 	"time"
 
 	"github.com/VictoriaMetrics/easyproto"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -38,23 +35,11 @@ func (w *wire) next() bool {
 	}
 	rest, err := w.NextField(w.rest)
 	if err != nil || w.FieldNum == 0 {
-		w.fault = wireFault(w.rest)
+		w.fault = ingest.ReasonNotProtobuf
 		return false
 	}
 	w.rest = rest
 	return true
-}
-
-// wireFault returns why no field can be read from data: it is truncated, or is no protobuf.
-func wireFault(data []byte) ingest.Reason {
-	number, kind, n := protowire.ConsumeTag(data)
-	if n >= 0 && kind != protowire.StartGroupType {
-		n = protowire.ConsumeFieldValue(number, kind, data[n:])
-	}
-	if n < 0 && errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
-		return ingest.ReasonTruncated
-	}
-	return ingest.ReasonNotProtobuf
 }
 
 // tableEntry is one string of a batch's table: the label, or the reason of its refusal.

@@ -299,9 +299,9 @@ func TestDecodeProtobufWire(t *testing.T) {
 		"end without a group":              {string(valid) + "\x7c", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"reserved wire type":               {string(valid) + "\x7f", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"varint of 11 bytes":               {string(valid) + strings.Repeat("\xff", 11), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
-		"length beyond the end":            {string(valid) + "\x12\x7f", 1, []ingest.Reason{ingest.ReasonTruncated}},
-		"length of 2^64-1":                 {string(valid) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonTruncated}},
-		"record cut in a field":            {record(7<<3|1, 1, 2, 3), 1, []ingest.Reason{ingest.ReasonTruncated}},
+		"length beyond the end":            {string(valid) + "\x12\x7f", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"length of 2^64-1":                 {string(valid) + "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
+		"record cut in a field":            {record(7<<3|1, 1, 2, 3), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"record with a broken varint":      {record(append([]byte{11 << 3}, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"...)...), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"record with the wrong wire type":  {record(1<<3, 1), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"record with an id that is binary": {record(1<<3|2, 1, 0xff), 1, []ingest.Reason{ingest.ReasonInvalidUTF8}},
@@ -340,7 +340,7 @@ func TestDecodeProtobufCut(t *testing.T) {
 		if d := diff(b.Requests[:last], got.Requests); d != "" {
 			t.Fatalf("cut at %d: %s", n, d)
 		}
-		reason := ingest.ReasonTruncated
+		reason := ingest.ReasonNotProtobuf
 		if ends[n] {
 			reason = ingest.ReasonEmpty // no record yet
 		}

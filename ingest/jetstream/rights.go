@@ -1,15 +1,9 @@
 package jetstream
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 )
 
 // Rights are the subjects that a NATS user may publish and subscribe to; * and > are allowed.
@@ -18,15 +12,12 @@ type Rights struct{ Publish, Subscribe []string }
 const (
 	apiPrefix = "$JS.API."
 	inboxes   = "_INBOX.>"
-	// userInfo is the subject where a server answers with the rights of the asking user.
-	userInfo = "$SYS.REQ.USER.INFO"
 )
 
 // DaemonRights are the rights that a daemon needs, and no more.
 func (c *Config) DaemonRights() Rights {
 	objects, values := objectStream+c.State(), valueStream+c.deliveries()
 	publish := []string{
-		userInfo,
 		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.*", c.Prefix + ".alert.*", c.Prefix + ".forecast.>", c.Prefix + ".deadletter",
 		c.Prefix + ".decision.*", c.Prefix + ".notice.>",
 		"$O." + c.State() + ".>", "$KV." + c.deliveries() + ".>",
@@ -81,45 +72,6 @@ func (c *Config) ConsumerRights() Rights {
 			apiPrefix+"STREAM.INFO."+stream, apiPrefix+"STREAM.MSG.GET."+stream, apiPrefix+"DIRECT.GET."+stream+".>", "$JS.ACK."+stream+".>")
 	}
 	return r
-}
-
-// CheckRights fails where the user of a connection lacks a right that the daemon needs, and names the subjects. A
-// server that does not say what rights there are is no error.
-func (c *Config) CheckRights(ctx context.Context, conn *nats.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	var answer struct {
-		Data server.UserInfo `json:"data"`
-	}
-	m, err := conn.RequestWithContext(ctx, userInfo, nil)
-	if err = Denied(conn, err); errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("what this user may do cannot be seen on %s: %w; forewarm nats-config prints all that the daemon needs", userInfo, err)
-	}
-	if err != nil || json.Unmarshal(m.Data, &answer) != nil || answer.Data.Permissions == nil { // it does not say, or there are no limits
-		return nil
-	}
-	have, need := answer.Data.Permissions, c.DaemonRights()
-	var lacks []string
-	lack := func(verb string, have *server.SubjectPermission, need []string) {
-		missing := slices.DeleteFunc(need, func(s string) bool { return have == nil || allows(have.Allow, have.Deny, s) })
-		if len(missing) > 0 {
-			lacks = append(lacks, verb+strings.Join(missing, ", "))
-		}
-	}
-	lack("publish to ", have.Publish, need.Publish)
-	lack("subscribe to ", have.Subscribe, need.Subscribe)
-	if len(lacks) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the NATS user of this connection may not %s: allow it in the server's configuration; forewarm nats-config prints all that the daemon needs", strings.Join(lacks, ", nor "))
-}
-
-// allows reports whether the lists permit all subjects of a pattern. An empty list of allowed subjects permits all.
-func allows(allow, deny []string, subject string) bool {
-	if slices.ContainsFunc(deny, func(d string) bool { d, _, _ = strings.Cut(d, " "); return server.SubjectsCollide(d, subject) }) {
-		return false
-	}
-	return len(allow) == 0 || slices.ContainsFunc(allow, func(a string) bool { a, _, _ = strings.Cut(a, " "); return server.SubjectMatchesFilter(subject, a) })
 }
 
 // Permissions is the users part of a nats-server configuration. Daemons, producers and consumers have a user each, with

@@ -80,12 +80,9 @@ type Stores struct {
 	Deliveries jetstream.KeyValue    // newest notice that each sink accepted
 }
 
-// Join checks what the user of a connection may do, and makes or finds all streams and buckets.
+// Join makes or finds all streams and buckets.
 func (c *Config) Join(ctx context.Context, conn *nats.Conn) (js jetstream.JetStream, s Stores, err error) {
-	if js, err = jetstream.New(conn); err == nil && c.URL != "" {
-		err = c.CheckRights(ctx, conn)
-	}
-	if err == nil {
+	if js, err = jetstream.New(conn); err == nil {
 		s, err = Ensure(ctx, js, *c)
 	}
 	return js, s, err
@@ -110,14 +107,14 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 		s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return s, fmt.Errorf("object store %s: %w; let this user use it, or make it with nats object add %s", name, err, name)
+		return s, fmt.Errorf("object store %s: %w", name, Denied(js.Conn(), err))
 	}
 	name = c.deliveries()
 	if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
 		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
 	}
 	if err != nil {
-		return s, fmt.Errorf("key-value store %s: %w; let this user use it, or make it with nats kv add %s", name, err, name)
+		return s, fmt.Errorf("key-value store %s: %w", name, Denied(js.Conn(), err))
 	}
 	return s, nil
 }

@@ -49,7 +49,7 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	return out, nil
 }
 
-// findUnserved counts the records that the pipeline will refuse for their pools.
+// findUnserved counts the requests and sums that the pipeline will refuse for their pools.
 func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	look := func(pool string) {
 		if l.deps.Serves(pool) {
@@ -65,15 +65,6 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 	for k := range b.Sums {
 		look(b.Sums[k].Pool)
-	}
-	for k := range b.Replicas {
-		look(b.Replicas[k].Pool)
-	}
-	for k := range b.Acks {
-		look(b.Acks[k].Pool)
-	}
-	if b.Watermark != nil && b.Watermark.Pool != "" {
-		look(b.Watermark.Pool)
 	}
 	out.accepted -= out.unserved
 	out.refused += out.unserved
