@@ -44,8 +44,8 @@ func TestGRPCExport(t *testing.T) {
 			t.Errorf("%d rejected, %q, stored %+v", partial.RejectedSpans(), partial.ErrorMessage(), m.batches)
 		}
 	}
-	if s := &l.Stats; requestsBy(l, "OK") != 2 || s.Records.Load() != 4 || s.Bytes.Load() == 0 {
-		t.Errorf("stats %+v", s)
+	if n := requestsBy(l, "OK"); n != 2 {
+		t.Errorf("%d requests are counted", n)
 	}
 }
 

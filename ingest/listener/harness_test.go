@@ -69,7 +69,7 @@ func onLoopback() Config {
 // serve runs a listener with short timeouts until the test ends.
 func serve(t testing.TB, c Config, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) *Listener {
 	t.Helper()
-	return run(t, c, Deps{Store: store, Refused: refused, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
+	return run(t, c, Deps{Store: store, Refused: refused, Ignored: func(int) {}, Log: zap.NewNop()}, timeouts{body: patience, store: patience})
 }
 
 func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listener {

@@ -142,7 +142,6 @@ func (l *Listener) take(w http.ResponseWriter, r *http.Request, contentType stri
 	}
 	defer l.memory.Release(size)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(l.cfg.HTTP.MaxBytes)))
-	l.Bytes.Add(uint64(len(body)))
 	if err != nil {
 		code, message = l.bodyFault(err)
 		return out, code, message
@@ -168,8 +167,7 @@ func (l *Listener) take(w http.ResponseWriter, r *http.Request, contentType stri
 		})
 		return later(http.StatusServiceUnavailable, "the telemetry stream does not answer")
 	}
-	l.Records.Add(uint64(out.accepted + out.unserved))
-	l.Ignored.Add(uint64(out.ignored))
+	l.deps.Ignored(out.ignored)
 	return out, http.StatusOK, ""
 }
 

@@ -42,18 +42,12 @@ type Deps struct {
 	Store func(ctx context.Context, b *ingest.Batch) error
 	// Refused receives the unusable records of a request, from many goroutines at once.
 	Refused func([]ingest.Refusal)
+	// Ignored receives how many records of a request carry no demand, from many goroutines at once.
+	Ignored func(int)
 	// Serves reports whether telemetry of a pool is counted. Records of other pools are stored too, for other
 	// readers of the stream, but the answer names the pools. It is called by many goroutines at once.
 	Serves func(pool string) bool
 	Log    *zap.Logger
-}
-
-// Stats counts what the listener was sent.
-type Stats struct {
-	Requests map[string]*atomic.Uint64 // by the status code of the answer; codes that are not listed are "other"
-	Bytes    atomic.Uint64             // of bodies, as sent
-	Records  atomic.Uint64             // stored
-	Ignored  atomic.Uint64             // records that carry no demand
 }
 
 // statusCodes are those that are counted by themselves, of HTTP and of gRPC.
@@ -65,7 +59,8 @@ var statusCodes = [...]string{
 
 // Listener takes in telemetry by HTTP and gRPC.
 type Listener struct {
-	Stats
+	// Requests counts the answers by their status code; codes that are not listed are "other".
+	Requests map[string]*atomic.Uint64
 	deps     Deps
 	cfg      Config
 	socket   net.Listener // nil when it is off
@@ -86,7 +81,7 @@ func New(c Config, deps Deps) (*Listener, error) { return open(c, deps, usualTim
 func open(c Config, deps Deps, t timeouts) (*Listener, error) {
 	e := &c.HTTP
 	l := &Listener{
-		Stats: Stats{Requests: map[string]*atomic.Uint64{}}, deps: deps, cfg: c, timeouts: t, outage: rate.Sometimes{Interval: 10 * time.Second},
+		Requests: map[string]*atomic.Uint64{}, deps: deps, cfg: c, timeouts: t, outage: rate.Sometimes{Interval: 10 * time.Second},
 		rate:  rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
 		slots: semaphore.NewWeighted(int64(e.Concurrent)), memory: semaphore.NewWeighted(int64(e.Concurrent) * int64(e.MaxBytes)),
 	}

@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -29,7 +30,8 @@ type Deps struct {
 
 // Scraper asks the targets of its jobs once in each interval, spread evenly over it.
 type Scraper struct {
-	Stats
+	Failures atomic.Uint64 // of scrapes, of the resolution of names, and to store reports
+
 	cfg     Config
 	deps    Deps
 	clients []*client // one for each job
@@ -37,15 +39,6 @@ type Scraper struct {
 
 	mu      sync.Mutex
 	failing map[string]fault // by job and URL; of a target, and of a job's name
-}
-
-// Stats are counts since the Scraper began.
-type Stats struct {
-	Scrapes     atomic.Uint64 // at targets
-	Failures    atomic.Uint64 // of them, and of the resolution of names
-	Published   atomic.Uint64 // replica reports
-	Unpublished atomic.Uint64 // those that the stream did not take
-	Targets     atomic.Int64  // right now
 }
 
 // New checks c and reads the files that it names; errors name the key to correct.
@@ -107,9 +100,7 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	if ctx.Err() != nil {
 		return // it was we who hung up
 	}
-	s.Scrapes.Add(1)
-	s.note(t.client, t.address, err)
-	s.publish(ctx, reports)
+	s.note(t.client, t.address, errors.Join(err, s.publish(ctx, reports)))
 }
 
 // fault is why a target cannot be scraped.
@@ -160,17 +151,11 @@ func (s *Scraper) Faults() string {
 // source is the producer of the reports. Its clock is the daemon's.
 const source = "scrape"
 
-func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) {
-	n := uint64(len(reports))
-	if n == 0 {
-		return
+func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) error {
+	if len(reports) == 0 {
+		return nil
 	}
-	if err := s.deps.Store(ctx, &ingest.Batch{Source: source, Replicas: reports}); err != nil {
-		s.Unpublished.Add(n)
-		s.deps.Log.Debug("replica reports not stored", zap.Error(err))
-		return
-	}
-	s.Published.Add(n)
+	return s.deps.Store(ctx, &ingest.Batch{Source: source, Replicas: reports})
 }
 
 // find lists the targets of this round. Targets that a name no longer resolves to are reported gone. A name that does
@@ -198,13 +183,14 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 		for address, t := range before {
 			if c.targets[address] == nil {
 				t.mu.Lock() // at most as long as a scrape takes
-				s.publish(ctx, t.end(time.Now().UTC()))
+				if err := s.publish(ctx, t.end(time.Now().UTC())); err != nil {
+					s.deps.Log.Warn("that a replica is gone is not stored: features.replica_ttl ends it", zap.String("target", address), zap.Error(err))
+				}
 				t.mu.Unlock()
 				s.note(c, address, nil)
 			}
 		}
 	}
-	s.Targets.Store(int64(len(all)))
 	return all
 }
 

@@ -65,7 +65,6 @@ func (d *Daemon) exportStorage() {
 		c := d.store.Counters()
 		return c.Refused + c.Capped
 	})
-	count("forewarm_series_capped_total", "Samples left out because storage.max_series is reached.", func() uint64 { return d.store.Counters().Capped })
 	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks })
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
@@ -88,9 +87,6 @@ func (d *Daemon) exportListener() {
 	for code, requests := range d.intake.Requests {
 		d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
 	}
-	d.exporter.Counter("forewarm_listener_bytes_total", "Bytes of the bodies of requests to the listener, as sent.", d.intake.Bytes.Load)
-	d.exporter.Counter("forewarm_listener_records_total", "Records that came by the listener and are in the stream.", d.intake.Records.Load)
-	d.exporter.Counter("forewarm_listener_ignored_total", "Records that came by the listener and carry no demand, such as spans of tools.", d.intake.Ignored.Load)
 }
 
 // exportSinks exports the results of delivery of each sink.

@@ -136,6 +136,7 @@ func (d *Daemon) openListener() (err error) {
 	d.intake, err = listener.New(d.cfg.Listeners, listener.Deps{
 		Store:   d.telemetry.Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Ignored: d.exporter.Ignored.Add,
 		Serves:  d.serves,
 		Log:     d.log,
 	})
@@ -216,11 +217,6 @@ func (d *Daemon) openScraper() (err error) {
 		return err
 	}
 	d.sources = append(d.sources, d.scraper.Run)
-	stats := &d.scraper.Stats
-	d.exporter.Counter("forewarm_scrapes_total", "Scrapes of targets.", stats.Scrapes.Load)
-	d.exporter.Counter("forewarm_scrape_reports_total", "Replica reports published.", stats.Published.Load)
-	d.exporter.Counter("forewarm_scrape_unpublished_total", "Replica reports that the stream did not store.", stats.Unpublished.Load)
-	d.exporter.Gauge("forewarm_scrape_targets", "Targets that are scraped.", func() float64 { return float64(stats.Targets.Load()) })
-	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, and names that did not resolve; /readyz says why.", stats.Failures.Load)
+	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, names that did not resolve, and reports that were not stored; /readyz says why.", d.scraper.Failures.Load)
 	return nil
 }

@@ -124,7 +124,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                    v.Lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                                         d.store.Counters().Capped,
 		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    d.deadLetter.Dropped(),
-		allIgnored: d.exporter.Ignored.Get() + d.intake.Ignored.Load(),
+		allIgnored: d.exporter.Ignored.Get(),
 	}
 	for code, requests := range d.intake.Requests {
 		if !slices.Contains(readCodes, code) {
