@@ -211,7 +211,6 @@ func (r *Reader) recognise() (err error) {
 	r.Format = ndjsonFormat
 	if bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`)) {
 		r.Format = dynamoFormat
-		r.Summary.Notes = append(r.Summary.Notes, fmt.Sprintf("cached tokens that no record has are the hits of a cache of %d blocks, which is hardly ever full: a real cache has fewer", prefixBlocks))
 	}
 	r.rows = newRecordReader(r.lines, r.Format, &r.opts)
 	return nil

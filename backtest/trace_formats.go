@@ -157,26 +157,19 @@ func count(x float64) int64 {
 	return int64(x)
 }
 
-// prefixBlocks is the size of the prefix cache that converts block hashes to cached tokens: more than a trace fills.
-const prefixBlocks = 1 << 20
-
 // recordReader reads recorded telemetry, one JSON object per line, with the daemon's decoder.
 type recordReader struct {
 	lines *lineScanner
 	meta  codec.Meta
-	cache *ingest.PrefixCache
 	batch ingest.Batch
 }
 
 func newRecordReader(l *lineScanner, f Format, o *Options) *recordReader {
-	n := &recordReader{
-		lines: l, cache: ingest.NewPrefixCache(prefixBlocks),
-		meta: codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: DefaultPool, Class: o.Class},
-	}
+	meta := codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: DefaultPool, Class: o.Class}
 	if f == dynamoFormat {
-		n.meta.ContentType = codec.ContentTypeDynamo
+		meta.ContentType = codec.ContentTypeDynamo
 	}
-	return n
+	return &recordReader{lines: l, meta: meta}
 }
 
 func (n *recordReader) next() (Item, error) {
@@ -189,23 +182,14 @@ func (n *recordReader) next() (Item, error) {
 		codec.Decode(n.meta, line, ingest.DefaultLimits(), &n.batch)
 		switch {
 		case len(n.batch.Requests) == 1:
-			return Item{Request: n.withHits(n.batch.Requests[0])}, nil
+			r := n.batch.Requests[0]
+			return Item{Request: &r}, nil
 		case len(n.batch.Refused) > 0:
 			return Item{}, badRow(fmt.Sprintf("%s: %s", n.batch.Refused[0].Reason, n.batch.Refused[0].Detail))
 		case n.batch.Ignored == 0:
 			return Item{}, badRow("the line holds no request: one forewarm.request.v1 object a line")
 		}
 	}
-}
-
-// withHits returns a record with the cached tokens of its blocks.
-func (n *recordReader) withHits(r ingest.Request) *ingest.Request {
-	hit := int64(n.cache.Hit(r.Blocks)) * r.BlockTokens
-	if r.CachedTokens == ingest.Unknown && len(r.Blocks) > 0 {
-		r.CachedTokens = min(hit, r.PromptTokens)
-	}
-	r.Blocks, r.BlockTokens = nil, 0
-	return &r
 }
 
 // maxLine bounds one line of a trace, bytes.
