@@ -67,11 +67,6 @@ type Request struct {
 	ArrivedAt, StartedAt, FirstTokenAt, FinishedAt time.Time
 
 	PromptTokens, CachedTokens, OutputTokens, MaxOutputTokens int64
-
-	// Blocks are sequence hashes of the prompt's leading blocks of BlockTokens tokens each, from producers that report
-	// them in place of cached tokens. Each hash covers its block and all before it.
-	Blocks      []uint64
-	BlockTokens int64
 }
 
 // EventTime is the time at which a request counts: its arrival, or its end when the arrival is unknown.

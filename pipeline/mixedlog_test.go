@@ -98,14 +98,8 @@ func (g *logWriter) call(at time.Time) {
 	if g.rng.IntN(2) == 0 { // half of the calls have long prompts and short outputs
 		r.PromptTokens, r.OutputTokens = 40*r.PromptTokens, 1+r.OutputTokens/40
 	}
-	switch g.rng.IntN(3) {
-	case 0:
+	if g.rng.IntN(3) == 0 {
 		r.CachedTokens = r.PromptTokens / int64(2+g.rng.IntN(3))
-	case 1:
-		r.BlockTokens = 16
-		for block := range r.PromptTokens / 16 {
-			r.Blocks = append(r.Blocks, r.Session<<32|uint64(block))
-		}
 	}
 	first := 1
 	if g.rng.IntN(25) == 0 {
@@ -129,13 +123,13 @@ func (g *logWriter) attempt(at time.Time, r ingest.Request) time.Time {
 	}
 	if r.Pool == "p" {
 		arrived := r
-		arrived.Phase, arrived.OutputTokens, arrived.CachedTokens, arrived.Blocks, arrived.BlockTokens = ingest.PhaseArrived, ingest.Unknown, ingest.Unknown, nil, 0
+		arrived.Phase, arrived.OutputTokens, arrived.CachedTokens = ingest.PhaseArrived, ingest.Unknown, ingest.Unknown
 		g.request(at.Add(g.seconds(0, 1)), arrived)
 	}
 	end := at.Add(wait)
 	switch outcome := g.rng.IntN(12); outcome {
 	case 0, 1: // not served
-		r.Phase, r.OutputTokens, r.CachedTokens, r.Blocks, r.BlockTokens = ingest.PhaseRejected, ingest.Unknown, ingest.Unknown, nil, 0
+		r.Phase, r.OutputTokens, r.CachedTokens = ingest.PhaseRejected, ingest.Unknown, ingest.Unknown
 		r.FinishedAt = end
 	default:
 		r.StartedAt = end

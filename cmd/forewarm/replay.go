@@ -169,7 +169,6 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 				*t = t.Add(r.moved).Truncate(time.Millisecond)
 			}
 		}
-		x.Blocks = nil // a batch of prompts' blocks is larger than a message may be
 		r.full.Requests = append(r.full.Requests, *x)
 		if err := r.flush(ctx, at, x.Pool, x.Class, i+1, len(b.Requests)); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 
 // The request traces of NVIDIA Dynamo, schema dynamo.request.trace.v1, as its NATS and file sinks write them: one row,
 // one a line, or an array; a row may be the member event of another object. Rows of requests with session headers are
-// complete. The others are compact: output, arrival, and the prompt's length and hashes of blocks.
+// complete. The others are compact: output, arrival, and the prompt's length.
 var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 	fieldSchema:        {"schema"},
 	fieldObject:        {"event_type"},
@@ -24,9 +24,7 @@ var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 	fieldTTFTMS:        {"request.ttft_ms"},
 	fieldDurationMS:    {"request.total_time_ms"},
 	fieldHitRate:       {"request.kv_hit_rate"},
-	fieldBlockTokens:   {"request.replay.trace_block_size"},
 	fieldBlockedTokens: {"request.replay.input_length"},
-	fieldBlocks:        {"request.replay.input_sequence_hashes"},
 	fieldFinish:        {"request.finish_reason_metadata.finish_reason"},
 	fieldError:         {"request.finish_reason_metadata.backend_finish_reason"},
 }.below("", "event."))}
@@ -34,8 +32,8 @@ var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 const dynamoSchema = "dynamo.request.trace.v1"
 
 // dynamoRow reads a row. Rows of other event types are ignored, such as request_payload, which holds
-// prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either,
-// the hashes are passed on as [ingest.Request.Blocks].
+// prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either
+// they are unknown.
 func (d *Decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {
@@ -65,9 +63,6 @@ func (d *Decoder) dynamoRow(r *record) {
 	if rate, ok := d.looseNumber(m[fieldHitRate]); ok && q.CachedTokens == ingest.Unknown && q.PromptTokens >= 0 {
 		d.ratio(m[fieldHitRate].name, rate, &rate)
 		q.CachedTokens = int64(rate*float64(q.PromptTokens) + 0.5)
-	}
-	if size := d.looseCount(m[fieldBlockTokens], d.limits.Tokens); size > 0 && q.PromptTokens > 0 && r.has(fieldBlocks) {
-		q.Blocks, q.BlockTokens = d.looseHashes(m[fieldBlocks]), size
 	}
 	d.accept(&q)
 }

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -21,7 +20,7 @@ func dynamoRow(members string) string {
 func TestDecodeDynamo(t *testing.T) {
 	compact := ingest.Request{
 		ID: "r", Pool: "p", Class: "c", Attempt: 1, ArrivedAt: at, FinishedAt: at.Add(time.Second),
-		PromptTokens: 130, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown, Blocks: []uint64{1, 2, 3}, BlockTokens: 64,
+		PromptTokens: 130, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 	}
 	with := func(change func(*ingest.Request)) ingest.Request {
 		r := compact
@@ -38,11 +37,10 @@ func TestDecodeDynamo(t *testing.T) {
 			ID: "7c1e0f3a-full", Pool: "p", Class: "c", Model: "llama-3.1-70b", Attempt: 1, Session: ingest.HashSession("research-42:researcher"),
 			ArrivedAt: at, StartedAt: at.Add(12500 * time.Microsecond), FirstTokenAt: at.Add(101125 * time.Microsecond), FinishedAt: at.Add(time.Second),
 			PromptTokens: 130, CachedTokens: 64, OutputTokens: 16, MaxOutputTokens: ingest.Unknown,
-			Blocks: []uint64{14879255164371896291, 274632075616497421, 3}, BlockTokens: 64,
 		}},
 		"wrapped":              {`{"timestamp":5,"event":` + dynamoRow("") + `}`, compact},
-		"members in any order": {`{"request":{"replay":{"input_sequence_hashes":[7],"input_length":9,"trace_block_size":64},"request_id":"r"},"event_time_unix_ms":1795240801000,"event_type":"request_end","schema":"dynamo.request.trace.v1"}`, with(func(r *ingest.Request) { r.ArrivedAt, r.PromptTokens, r.Blocks = time.Time{}, 9, []uint64{7} })},
-		"input beside replay":  {dynamoRow(`,"input_tokens":128`), with(func(r *ingest.Request) { r.PromptTokens, r.Blocks = 128, []uint64{1, 2} })},
+		"members in any order": {`{"request":{"replay":{"input_sequence_hashes":[7],"input_length":9,"trace_block_size":64},"request_id":"r"},"event_time_unix_ms":1795240801000,"event_type":"request_end","schema":"dynamo.request.trace.v1"}`, with(func(r *ingest.Request) { r.ArrivedAt, r.PromptTokens = time.Time{}, 9 })},
+		"input beside replay":  {dynamoRow(`,"input_tokens":128`), with(func(r *ingest.Request) { r.PromptTokens = 128 })},
 		"input 0 is unknown":   {dynamoRow(`,"input_tokens":0,"cached_tokens":64`), with(func(r *ingest.Request) { r.CachedTokens = 64 })},
 		"hit rate":             {dynamoRow(`,"kv_hit_rate":0.4923`), with(func(r *ingest.Request) { r.CachedTokens = 64 })},
 		"hit rate 0":           {dynamoRow(`,"kv_hit_rate":0.0`), with(func(r *ingest.Request) { r.CachedTokens = 0 })},
@@ -63,12 +61,8 @@ func TestDecodeDynamo(t *testing.T) {
 		"session is a number":       {strings.Replace(dynamoRow(""), `"request":`, `"agent_context":{"session_id":12,"session_final":true,"kv_hints":null},"request":`, 1), with(func(r *ingest.Request) { r.Session = ingest.HashSession("12") })},
 		"arrival from the end":      {strings.Replace(dynamoRow(`,"total_time_ms":1000`), `"request_received_ms":`+atMS+`,`, "", 1), compact},
 		"no replay": {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"r","input_tokens":5}}`,
-			with(func(r *ingest.Request) { r.ArrivedAt, r.PromptTokens, r.Blocks, r.BlockTokens = time.Time{}, 5, nil, 0 })},
-		"times as floats":      {strings.Replace(dynamoRow(""), atMS, atMS+".0", 1), compact},
-		"hashes in quotes":     {strings.Replace(dynamoRow(""), "[1,2,3]", `[ "1" , 2 ,"3"]`, 1), compact},
-		"more hashes than fit": {strings.Replace(dynamoRow(""), "[1,2,3]", "[1,2,3,4,5]", 1), compact},
-		"fewer hashes":         {strings.Replace(dynamoRow(""), "[1,2,3]", "[1]", 1), with(func(r *ingest.Request) { r.Blocks = []uint64{1} })},
-		"block size 0":         {strings.Replace(dynamoRow(""), `size":64`, `size":0`, 1), with(func(r *ingest.Request) { r.Blocks, r.BlockTokens = nil, 0 })},
+			with(func(r *ingest.Request) { r.ArrivedAt, r.PromptTokens = time.Time{}, 5 })},
+		"times as floats": {strings.Replace(dynamoRow(""), atMS, atMS+".0", 1), compact},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(Meta{ContentType: ContentTypeDynamo, Pool: "p", Class: "c"}, tc.row)
@@ -84,26 +78,20 @@ func TestDecodeDynamoRefuses(t *testing.T) {
 		row  string
 		want ingest.Reason
 	}{
-		"other schema":       {strings.Replace(dynamoRow(""), "trace.v1", "trace.v2", 1), ingest.ReasonUnknownFormat},
-		"no schema":          {`{"event_type":"request_end"}`, ingest.ReasonUnknownFormat},
-		"no event type":      {`{"schema":"dynamo.request.trace.v1"}`, ingest.ReasonMissingField},
-		"no request":         {`{"schema":"dynamo.request.trace.v1","event_type":"request_end"}`, ingest.ReasonMissingField},
-		"request is text":    {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","request":"secret"}`, ingest.ReasonMissingField},
-		"no time":            {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","request":{"input_tokens":5}}`, ingest.ReasonMissingField},
-		"no prompt":          {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"output_tokens":5}}`, ingest.ReasonMissingField},
-		"more cached":        {dynamoRow(`,"cached_tokens":131`), ingest.ReasonInconsistent},
-		"hit rate 1.5":       {dynamoRow(`,"kv_hit_rate":1.5`), ingest.ReasonOutOfRange},
-		"negative output":    {dynamoRow(`,"output_tokens":-1`), ingest.ReasonNegativeCount},
-		"hash of 65 bits":    {strings.Replace(dynamoRow(""), "[1,2,3]", "[18446744073709551616]", 1), ingest.ReasonHugeCount},
-		"negative hash":      {strings.Replace(dynamoRow(""), "[1,2,3]", "[-1]", 1), ingest.ReasonWrongType},
-		"fractional hash":    {strings.Replace(dynamoRow(""), "[1,2,3]", "[1.5]", 1), ingest.ReasonWrongType},
-		"hash in float form": {strings.Replace(dynamoRow(""), "[1,2,3]", "[1e3]", 1), ingest.ReasonWrongType},
-		"hashes of hashes":   {strings.Replace(dynamoRow(""), "[1,2,3]", "[[1],[2]]", 1), ingest.ReasonWrongType},
-		"hashes as text":     {strings.Replace(dynamoRow(""), "[1,2,3]", `"123"`, 1), ingest.ReasonWrongType},
-		"truncated":          {dynamoRow("")[:80], ingest.ReasonTruncated},
-		"wrapped twice":      {`{"event":{"event":` + dynamoRow("") + `}}`, ingest.ReasonMissingField},
-		"deep":               {`{"event_type":"request_payload","payload":` + strings.Repeat("[", 50), ingest.ReasonTooDeep},
-		"large":              {`{"event_type":"request_payload","payload":"` + strings.Repeat("secret", 2<<20), ingest.ReasonTooLarge},
+		"other schema":    {strings.Replace(dynamoRow(""), "trace.v1", "trace.v2", 1), ingest.ReasonUnknownFormat},
+		"no schema":       {`{"event_type":"request_end"}`, ingest.ReasonUnknownFormat},
+		"no event type":   {`{"schema":"dynamo.request.trace.v1"}`, ingest.ReasonMissingField},
+		"no request":      {`{"schema":"dynamo.request.trace.v1","event_type":"request_end"}`, ingest.ReasonMissingField},
+		"request is text": {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","request":"secret"}`, ingest.ReasonMissingField},
+		"no time":         {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","request":{"input_tokens":5}}`, ingest.ReasonMissingField},
+		"no prompt":       {`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"output_tokens":5}}`, ingest.ReasonMissingField},
+		"more cached":     {dynamoRow(`,"cached_tokens":131`), ingest.ReasonInconsistent},
+		"hit rate 1.5":    {dynamoRow(`,"kv_hit_rate":1.5`), ingest.ReasonOutOfRange},
+		"negative output": {dynamoRow(`,"output_tokens":-1`), ingest.ReasonNegativeCount},
+		"truncated":       {dynamoRow("")[:80], ingest.ReasonTruncated},
+		"wrapped twice":   {`{"event":{"event":` + dynamoRow("") + `}}`, ingest.ReasonMissingField},
+		"deep":            {`{"event_type":"request_payload","payload":` + strings.Repeat("[", 50), ingest.ReasonTooDeep},
+		"large":           {`{"event_type":"request_payload","payload":"` + strings.Repeat("secret", 2<<20), ingest.ReasonTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, tc.row)
@@ -128,7 +116,7 @@ func TestDecodeDynamoIgnoresOtherEvents(t *testing.T) {
 	b := decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, string(rows))
 	want := ingest.Batch{Ignored: 3, Requests: []ingest.Request{{
 		ID: "wrapped", Pool: "p", Model: "m", Attempt: 1, Session: ingest.HashSession("s"), Status: ingest.StatusError, ArrivedAt: at.Add(time.Second),
-		PromptTokens: 32, CachedTokens: 16, OutputTokens: 5, MaxOutputTokens: ingest.Unknown, Blocks: []uint64{18446744073709551614, 1}, BlockTokens: 16,
+		PromptTokens: 32, CachedTokens: 16, OutputTokens: 5, MaxOutputTokens: ingest.Unknown,
 	}}}
 	if d := diff(&want, b); d != "" {
 		t.Error(d)
@@ -161,33 +149,6 @@ func TestDecodeDynamoThroughPipelines(t *testing.T) {
 	}
 }
 
-// TestBlocksAreIndependent: the hashes of all records of a batch share memory. Appending to those of one record does
-// not change those of another.
-func TestBlocksAreIndependent(t *testing.T) {
-	var rows strings.Builder
-	for i := range 500 {
-		rows.WriteString(strings.Replace(dynamoRow(""), "[1,2,3]", fmt.Sprintf("[%d,%d,%d]", 3*i, 3*i+1, 3*i+2), 1) + "\n")
-	}
-	var b ingest.Batch
-	for range 2 {
-		b.Reset()
-		Decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, []byte(rows.String()), ingest.DefaultLimits(), &b)
-		next := uint64(0)
-		for i := range b.Requests {
-			_ = append(b.Requests[i].Blocks, 0)
-			for _, hash := range b.Requests[i].Blocks {
-				if hash != next {
-					t.Fatalf("hash %d of %d is %d", next, 1500, hash)
-				}
-				next++
-			}
-		}
-		if next != 1500 {
-			t.Fatalf("%d hashes, want 1500: %+v", next, b.Refused)
-		}
-	}
-}
-
 func FuzzDecodeDynamo(f *testing.F) {
 	for _, sample := range samples(f, "dynamo") {
 		f.Add(sample)
@@ -197,11 +158,6 @@ func FuzzDecodeDynamo(f *testing.F) {
 		var b ingest.Batch
 		Decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, data, ingest.DefaultLimits(), &b)
 		n := checkBatch(t, &b)
-		for _, r := range b.Requests {
-			if int64(len(r.Blocks)) > (r.PromptTokens+max(1, r.BlockTokens)-1)/max(1, r.BlockTokens) {
-				t.Fatalf("%d blocks of %d tokens in a prompt of %d", len(r.Blocks), r.BlockTokens, r.PromptTokens)
-			}
-		}
 		if n += b.Ignored + len(b.Refused); n > len(data)+1 { // plus one: a record may be followed by the refusal of an array that ends too early
 			t.Fatalf("%d bytes became %d records", len(data), n)
 		}
@@ -218,7 +174,7 @@ func BenchmarkDecodeDynamo(b *testing.B) {
 		batch.Reset()
 		Decode(Meta{ContentType: ContentTypeDynamo, Pool: "p"}, row, ingest.DefaultLimits(), &batch)
 	}
-	if len(batch.Requests) != 1 || len(batch.Requests[0].Blocks) != 100 {
+	if len(batch.Requests) != 1 {
 		b.Fatalf("%+v", batch)
 	}
 }

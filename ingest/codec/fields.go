@@ -53,10 +53,8 @@ const (
 	fieldSchema
 	fieldFinish
 	fieldError
-	fieldHitRate // cached share of the prompt
-	fieldBlocks
-	fieldBlockTokens
-	fieldBlockedTokens // of the prompt, as its blocks count it
+	fieldHitRate       // cached share of the prompt
+	fieldBlockedTokens // of the prompt, as its blocks in the cache count it
 	fieldResponseID
 	fieldHTTPStatus
 	fieldOperation
@@ -170,7 +168,7 @@ func (r *record) keep(f field, v value, rank uint16) {
 	if v.kind == '"' {
 		v.raw = bytes.TrimSpace(v.raw)
 	}
-	structured := v.kind == '{' || v.kind == '[' && f != fieldTags && f != fieldBlocks
+	structured := v.kind == '{' || v.kind == '[' && f != fieldTags
 	absent := v.missing() && (f != fieldUsage || v.kind != 'n')
 	if !structured && !absent && (!r.has(f) || rank <= r.ranks[f]) {
 		r.members[f], r.ranks[f] = v, rank

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"bytes"
-	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -162,28 +161,6 @@ func (d *Decoder) looseText(v value) []byte {
 		return nil
 	}
 	return v.raw
-}
-
-// looseHashes reads the unsigned 64-bit numbers of a list, without loss of precision. They may be in quotes.
-func (d *Decoder) looseHashes(v value) (all []uint64) {
-	if !d.isA(v.name, v.kind, '[') {
-		return nil
-	}
-	s := d.inside(v.raw)
-	for s.open('['); s.more(']'); {
-		var element value
-		s.value(&element)
-		hash, err := strconv.ParseUint(string(d.text(&element)), 10, 64)
-		switch {
-		case errors.Is(err, strconv.ErrRange):
-			d.fail(ingest.ReasonHugeCount, "%s holds a number beyond 64 bits", v.name)
-		case err != nil:
-			d.fail(ingest.ReasonWrongType, "%s holds what is no unsigned integer", v.name)
-		default:
-			all = append(all, hash)
-		}
-	}
-	return slices.Clip(all)
 }
 
 // outcome reads how the request of a record ended: by a word, or an HTTP status. Codes of a busy server are rejections,

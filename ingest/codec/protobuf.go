@@ -181,20 +181,15 @@ func (w *wire) enum(d *Decoder, known []string, to *uint8) {
 	}
 }
 
-// list reads the hashes of blocks, or the numbers of a history: none of them negative, NaN is unknown.
-func (w *wire) list(d *Decoder, to any) {
+// list reads the numbers of a history: none of them negative, NaN is unknown.
+func (w *wire) list(d *Decoder, to *amounts) {
 	ok := true
-	switch to := to.(type) {
-	case *hashes:
-		*to, ok = w.UnpackFixed64s(*to)
-	case *amounts:
-		*to, ok = w.UnpackDoubles(*to)
-		if len(*to) > ingest.MaxHistoryMinutes {
-			d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", w.name, ingest.MaxHistoryMinutes)
-		}
-		for i := range *to {
-			d.number(w.name, (*to)[i], float64(d.limits.SumTokens), &(*to)[i])
-		}
+	*to, ok = w.UnpackDoubles(*to)
+	if len(*to) > ingest.MaxHistoryMinutes {
+		d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", w.name, ingest.MaxHistoryMinutes)
+	}
+	for i := range *to {
+		d.number(w.name, (*to)[i], float64(d.limits.SumTokens), &(*to)[i])
 	}
 	w.typed(d, ok)
 }
@@ -271,15 +266,9 @@ func (w *protobufWriter) member(record *easyproto.MessageMarshaler, number uint3
 		whole(int64(*v), *v >= 0)
 	case *attempt:
 		whole(int64(*v), *v != 1)
-	case *blockTokens:
-		whole(int64(*v), *v > 0)
 	case *sessionHash:
 		if *v != 0 {
 			record.AppendFixed64(number, uint64(*v))
-		}
-	case *hashes:
-		if len(*v) > 0 {
-			record.AppendFixed64s(number, *v)
 		}
 	case *float64:
 		amount(*v)

@@ -65,7 +65,6 @@ requests {
   arrived_at: 1795240800000000001 started_at: 1795240800000000002
   first_token_at: 1795240800000000003 finished_at: 1795240800000000004
   prompt_tokens: 70 cached_tokens: 0 output_tokens: 300 max_output_tokens: 100000000
-  blocks: [18446744073709551615, 1, 2] block_tokens: 64
 }
 sums { pool: 1 class: 2 start: 1795240800000000000 requests: 0.5 prompt_tokens: 3e8 cached_tokens: 0 output_tokens: 1 }
 replicas {
@@ -89,7 +88,6 @@ func TestDecodeProtobuf(t *testing.T) {
 				Session: math.MaxUint64 - 1, Attempt: 2, Phase: ingest.PhaseCancelled, Status: ingest.StatusError,
 				ArrivedAt: at.Add(1), StartedAt: at.Add(2), FirstTokenAt: at.Add(3), FinishedAt: at.Add(4),
 				PromptTokens: 70, CachedTokens: 0, OutputTokens: 300, MaxOutputTokens: 100_000_000,
-				Blocks: []uint64{math.MaxUint64, 1}, BlockTokens: 64,
 			}},
 			Sums: []ingest.Sum{{Pool: "p", Class: "c", Start: at, Requests: 0.5, PromptTokens: 3e8, CachedTokens: 0, OutputTokens: 1}},
 			Replicas: []ingest.Replica{{
@@ -143,12 +141,6 @@ func TestProtobufAgreesWithSchema(t *testing.T) {
 			Requests: rapid.SliceOfN(anyRequest, 0, 4).Draw(t, "requests"), Sums: rapid.SliceOfN(anySum, 0, 3).Draw(t, "sums"),
 			Replicas: rapid.SliceOfN(anyReplica, 0, 3).Draw(t, "replicas"), Acks: rapid.SliceOfN(anyAck, 0, 3).Draw(t, "acks"), Watermark: &mark,
 			Histories: rapid.SliceOfN(anyHistory, 0, 3).Draw(t, "histories"),
-		}
-		for i := range want.Requests {
-			if want.Requests[i].Blocks = rapid.SliceOfN(rapid.Uint64(), 0, 3).Draw(t, "blocks"); len(want.Requests[i].Blocks) > 0 {
-				want.Requests[i].BlockTokens = 64
-				want.Requests[i].PromptTokens = max(want.Requests[i].PromptTokens, 64*3)
-			}
 		}
 		data := AppendProtobuf(nil, &want)
 		if d := diff(&want, decode(protobufMeta, string(data))); d != "" {
@@ -237,7 +229,6 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"no pool":                 {requests("arrived_at: 1795240800000000000 prompt_tokens: 7"), ingest.ReasonMissingField},
 		"no prompt":               {requests("pool: 1 arrived_at: 1795240800000000000"), ingest.ReasonMissingField},
 		"no time":                 {requests("pool: 1 prompt_tokens: 7"), ingest.ReasonMissingField},
-		"blocks of no size":       {requests(request + "blocks: 1"), ingest.ReasonMissingField},
 		"milliseconds":            {requests("pool: 1 arrived_at: 1795240800000 prompt_tokens: 7"), ingest.ReasonBadTime},
 		"negative time":           {requests("pool: 1 arrived_at: -1 prompt_tokens: 7"), ingest.ReasonBadTime},
 		"after 2199":              {requests(request + fmt.Sprint("finished_at: ", latest.UnixNano())), ingest.ReasonBadTime},
@@ -305,7 +296,6 @@ func TestDecodeProtobufWire(t *testing.T) {
 		"record with a broken varint":      {record(append([]byte{11 << 3}, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"...)...), 1, []ingest.Reason{ingest.ReasonNotProtobuf}},
 		"record with the wrong wire type":  {record(1<<3, 1), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"record with an id that is binary": {record(1<<3|2, 1, 0xff), 1, []ingest.Reason{ingest.ReasonInvalidUTF8}},
-		"blocks of nine bytes":             {record(append([]byte{0xc2, 1, 9}, make([]byte, 9)...)...), 1, []ingest.Reason{ingest.ReasonWrongType}},
 		"string that is binary":            {"\x0a\x00\x0a\x01\xff" + string(valid[5:]), 0, []ingest.Reason{ingest.ReasonInvalidUTF8}},
 		"two watermarks":                   {"\x0a\x00\x0a\x01p" + strings.Repeat(string(protowire.AppendBytes([]byte{batchWatermark<<3 | 2}, protowire.AppendFixed64([]byte{1 << 3, 1, 2<<3 | 1}, uint64(at.UnixNano())))), 2), 0, []ingest.Reason{ingest.ReasonBatchTooLong}},
 	} {

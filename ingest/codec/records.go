@@ -26,9 +26,7 @@ type (
 	seconds     float64 // at most a day
 	session     uint64  // hash of a clear name in the record
 	sessionHash uint64
-	hashes      []uint64 // only in protobuf, as blockTokens and amounts
-	blockTokens int64
-	amounts     []float64
+	amounts     []float64 // only in protobuf
 )
 
 // recordType describes one kind of native record. complete fills in values from the subject or from other members, and
@@ -83,8 +81,6 @@ var requestType = &recordType[ingest.Request]{ingest.Request{
 	{"cached_tokens", 12, func(r *ingest.Request) any { return &r.CachedTokens }},
 	{"output_tokens", 13, func(r *ingest.Request) any { return &r.OutputTokens }},
 	{"max_output_tokens", 14, func(r *ingest.Request) any { return &r.MaxOutputTokens }},
-	{"blocks", 24, func(r *ingest.Request) any { return (*hashes)(&r.Blocks) }},
-	{"block_tokens", 25, func(r *ingest.Request) any { return (*blockTokens)(&r.BlockTokens) }},
 }}
 
 var sumType = &recordType[ingest.Sum]{ingest.Sum{
@@ -181,10 +177,6 @@ func (d *Decoder) read(s source, name string, to any) {
 		count(d, name, s.number(d), d.limits.Tokens, to)
 	case *counter:
 		count(d, name, s.number(d), counterLimit, to)
-	case *blockTokens:
-		if d.binary {
-			count(d, name, s.number(d), d.limits.Tokens, to)
-		}
 	case *int:
 		count(d, name, s.number(d), d.limits.Tokens, to)
 	case *attempt:
@@ -207,7 +199,7 @@ func (d *Decoder) read(s source, name string, to any) {
 		s.enum(d, ingest.ReplicaStateNames, (*uint8)(to))
 	case *ingest.AckStage:
 		s.enum(d, ingest.AckStageNames, (*uint8)(to))
-	default: // lists
+	case *amounts:
 		if w, ok := s.(*wire); ok {
 			w.list(d, to)
 		}
@@ -225,14 +217,6 @@ func (d *Decoder) completeRequest(r *ingest.Request) {
 	}
 	if r.PromptTokens == ingest.Unknown {
 		r.CachedTokens = ingest.Unknown // it says nothing without the prompt
-	}
-	if len(r.Blocks) > 0 {
-		if r.BlockTokens == 0 {
-			d.fail(ingest.ReasonMissingField, "block_tokens is missing")
-			return
-		}
-		limit := (max(r.PromptTokens, 0) + r.BlockTokens - 1) / r.BlockTokens // the last block may be partial
-		r.Blocks = r.Blocks[:min(len(r.Blocks), int(limit))]
 	}
 	if d.binary && r.Attempt == 0 { // absent in proto3
 		r.Attempt = 1
