@@ -70,7 +70,7 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 	if prefill > 0 && !p.Disaggregated {
 		return fmt.Errorf("pool %q has no prefill replicas: set its disaggregated.prefill_replicas.max, or state none", p.Name)
 	}
-	in.Fit, in.Pool = p.Fit, Pool{Pool: *p, WaitingPerReplica: waitingPerReplica}
+	in.Pool = Pool{Pool: *p, WaitingPerReplica: waitingPerReplica}
 	if d != nil {
 		in.Pool.Lead, replicas = d.Lead, cmp.Or(replicas, d.Ready)
 		if d.ByRole != nil {

@@ -1,13 +1,11 @@
 package plan
 
 import (
-	"cmp"
 	_ "embed" // the templates
 	"fmt"
 	"strings"
 	"text/template"
 
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/markdown"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -20,9 +18,8 @@ var (
 
 	document = markdown.New(text, page, template.FuncMap{
 		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars,
-		"bound": func(name string) string { return cmp.Or(bounds[name], name) },
-		"kib":   func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
-		"span":  func(seconds number) string { return value.Minutes(seconds / 60) },
+		"kib":  func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
+		"span": func(seconds number) string { return value.Minutes(seconds / 60) },
 	}, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
 )
 
@@ -124,11 +121,6 @@ func (o *Outcome) WhenText() string {
 		text += ", before a new replica is ready"
 	}
 	return text
-}
-
-// bounds are what bounds the requests of a replica, in words.
-var bounds = map[string]string{
-	capacity.Slots: "requests at once (max_num_seqs)", capacity.KV: "KV memory", capacity.Context: "the longest request of the model",
 }
 
 // memoryPart is a part of a GPU's memory.

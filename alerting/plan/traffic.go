@@ -9,18 +9,15 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Records sums up the records of a trace by minute. The zero value is empty.
 type Records struct {
-	start    time.Time
-	minutes  []Load
-	calls    float64
-	contexts sketch.Quantile
-	longest  float64
+	start   time.Time
+	minutes []Load
+	calls   float64
 
 	prompts, outputs lengths
 	binned           bool
@@ -61,14 +58,9 @@ func (g *Records) Add(r *ingest.Request) error {
 	}
 	prompt, output := g.prompts.of(float64(r.PromptTokens), 1), g.outputs.of(float64(r.OutputTokens), 1)
 	load := Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)
-	rejected := r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected
 	if r.Attempt <= 1 {
 		g.calls++
-		if r.PromptTokens >= 0 && r.OutputTokens >= 0 {
-			g.contexts.Add(prompt + output)
-			g.longest = max(g.longest, prompt+output)
-		}
-	} else if rejected {
+	} else if r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected {
 		load = Load{Requests: 1} // no replica computes it again
 	}
 	return g.addTo(r.EventTime(), load)
@@ -94,11 +86,8 @@ func (g *Records) addTo(at time.Time, l Load) error {
 	return nil
 }
 
-// Fill sets the traffic and the lengths of its requests.
+// Fill sets the traffic.
 func (g *Records) Fill(in *Input, source string) {
-	if in.Lengths = (Contexts{}); g.contexts.Count() > 0 {
-		in.Lengths = Contexts{P50: g.contexts.Quantile(0.5), P95: g.contexts.Quantile(0.95), Longest: g.longest}
-	}
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := Traffic{
 		Source: fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")), Minutes: g.minutes,

@@ -154,14 +154,14 @@ func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 
 // writeMemory writes the model's memory per replica, if there is no traffic to plan for.
 func (p *planFlags) writeMemory(w io.Writer) error {
-	if p.in.Fit == nil {
+	if p.in.Pool.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
 	format := map[string]string{"md": "memory", "json": "json"}[*p.format]
 	if format == "" {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
-	document, err := plan.RenderMemory(plan.MemoryOf(p.in.Fit, plan.Contexts{}), format)
+	document, err := plan.RenderMemory(plan.MemoryOf(&p.in.Pool.Pool), format)
 	if err == nil {
 		_, err = w.Write(document)
 	}

@@ -1,7 +1,6 @@
 package capacity
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -93,21 +92,3 @@ func (f *Fit) Tokens(context float64) float64 {
 	}
 	return math.Floor(f.GPU.KV / f.requestBytes(context) * context)
 }
-
-// Requests is the number of requests of context tokens that the replica holds at once, the number within the safe
-// share, and the binding limit: KV, Slots, or Context when the model does not support so many tokens.
-func (f *Fit) Requests(context float64) (most, safe int, binding string) {
-	if f.Model.MaxContext > 0 && context > float64(f.Model.MaxContext) {
-		return 0, 0, Context
-	}
-	each, slots := f.requestBytes(context), cmp.Or(f.config.MaxNumSeqs, 256)
-	most = int(min(f.GPU.KV/each, maxNumber))
-	safe = int(min(f.GPU.KV*f.config.KVTarget/each, maxNumber))
-	if most > slots {
-		return slots, min(safe, slots), Slots
-	}
-	return most, safe, KV
-}
-
-// maxNumber keeps counts within an int on any machine.
-const maxNumber = 1 << 30

@@ -73,27 +73,6 @@ func TestWindowedRequests(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
-	f, err := fitOf(t, "llama3-8b", func(c *Config) { c.MaxNumSeqs = 128 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		context float64
-		binding string
-	}{{500, Slots}, {8000, KV}, {8193, Context}} {
-		most, safe, binding := f.Requests(tt.context)
-		switch {
-		case binding != tt.binding:
-			t.Errorf("%g tokens: limited by %s, want %s", tt.context, binding, tt.binding)
-		case binding == KV && (most != int(f.GPU.KV/(tt.context*131072)) || safe >= most):
-			t.Errorf("%g tokens: %d requests, %d safe", tt.context, most, safe)
-		case binding == Slots && most != 128, binding == Context && most != 0:
-			t.Errorf("%g tokens: %d requests", tt.context, most)
-		}
-	}
-}
-
 func TestFitRefuses(t *testing.T) {
 	for want, edit := range map[string]func(c *Config){
 		"gpu.weights is not set": func(c *Config) { c.GPU.Weights = "" },

@@ -15,8 +15,7 @@ type Model struct {
 	Latent   int    // kv_lora_rank + qk_rope_head_dim for multi-head latent attention, 0 for all others
 	DType    string // dtype of the weights as written, "" when absent
 
-	Hybrid     bool // some layers keep a state of fixed size per sequence instead
-	MaxContext int  // longest supported context in tokens; 0 when unknown
+	Hybrid bool // some layers keep a state of fixed size per sequence instead
 }
 
 // RequestBytes is the KV cache of a sequence of context tokens on one of the GPUs of a replica, in bytes. Full layers

@@ -108,7 +108,6 @@ func (r *modelReader) model(f fields) (m Model) {
 	headDim := r.integer(f, maxHeadDim, "head_dim", "kv_channels")
 	latent := r.integer(f, maxHidden, "kv_lora_rank")
 	rope := r.integer(f, maxHeadDim, "qk_rope_head_dim")
-	m.MaxContext = r.integer(f, maxContext, "max_position_embeddings", "n_positions", "seq_length", "max_seq_len")
 	m.DType = r.text(f, "torch_dtype", "dtype")
 	if m.Layers == 0 {
 		r.missing("num_hidden_layers")

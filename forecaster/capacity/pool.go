@@ -17,9 +17,6 @@ const (
 	Slots    = "slots"    // requests at once
 )
 
-// Context is the binding limit of a request that is longer than its model supports.
-const Context = "context"
-
 // Pool is the capacity of one pool: its checked configuration with defaults, and what follows from it.
 type Pool struct {
 	Config
