@@ -47,7 +47,8 @@ type Config struct {
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
 
-	read *decoder // by which it was read; nil for a default
+	read *decoder        // by which it was read; nil for a default
+	made pipeline.Config // by Parse; see Pipeline
 }
 
 // Log configures the log on stderr.

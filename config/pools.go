@@ -25,20 +25,17 @@ const (
 
 const defaultPoolKey = "default_pool"
 
-// Pipeline returns the pipeline's configuration. It reads the files that pools name.
-func (c *Config) Pipeline() (pipeline.Config, error) {
-	k := &checker{}
-	p := c.pipeline(k)
-	if len(k.errs) > 0 {
-		return pipeline.Config{}, k.errs
-	}
-	return p, nil
+// Pipeline is the configuration of the pipeline, with the files of pools as [Parse] read them.
+func (c *Config) Pipeline() pipeline.Config {
+	p := c.made
+	p.Clock = c.Clock
+	return p
 }
 
 // pipeline makes the pipeline's configuration. k gets the errors in pools and events.
 func (c *Config) pipeline(k *checker) pipeline.Config {
 	p := pipeline.DefaultConfig()
-	p.Clock, p.MaxPools = c.Clock, c.MaxPools
+	p.MaxPools = c.MaxPools
 	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
 	seen := map[string]bool{}
 	for i := range c.Pools {

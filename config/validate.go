@@ -120,7 +120,7 @@ func (c *Config) check(k *checker) {
 			"add one with a name and replicas.max, or a default_pool that serves every name")
 	}
 	between(k, "max_pools", c.MaxPools, max(1, len(c.Pools)), 10_000, "each pool costs memory and time every minute")
-	c.pipeline(k)
+	c.made = c.pipeline(k)
 	k.section("decision", c.Decision.Check())
 	k.section("nats", c.NATS.Validate())
 	k.section("listeners", c.Listeners.Check())

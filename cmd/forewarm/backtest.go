@@ -59,10 +59,10 @@ func runBacktest(f *flag.FlagSet) action {
 		c.Options.Pool = *pool
 		cfg, kvTokens := (*config.Config)(nil), 0.
 		if *path != "" {
-			var pc pipeline.Config
-			if cfg, pc, err = loadPipeline(*path); err != nil {
+			if cfg, err = loadConfig(*path); err != nil {
 				return err
 			}
+			pc := cfg.Pipeline()
 			if c.Pool, err = choosePool(&pc, *path, *pool); err != nil {
 				return err
 			}
@@ -91,15 +91,13 @@ func runBacktest(f *flag.FlagSet) action {
 	}
 }
 
-// loadPipeline reads a configuration, and the files that it names.
-func loadPipeline(path string) (cfg *config.Config, pc pipeline.Config, err error) {
-	if cfg, err = config.Load(path); err == nil {
-		pc, err = cfg.Pipeline()
-	}
+// loadConfig reads a configuration.
+func loadConfig(path string) (*config.Config, error) {
+	cfg, err := config.Load(path)
 	if err != nil {
-		err = usageError{err}
+		return nil, usageError{err}
 	}
-	return cfg, pc, err
+	return cfg, nil
 }
 
 // choosePool returns the configured pool of that name; an empty name is for the only one.

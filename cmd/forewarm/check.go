@@ -69,10 +69,11 @@ func (f *findings) add(part, detail string, err error) {
 func (f *findings) warn(sentence any) { fmt.Fprintln(f.out, "warning:", sentence) }
 
 func checkConfig(ctx context.Context, path string, offline bool, std streams) error {
-	cfg, pc, err := loadPipeline(path)
+	cfg, err := loadConfig(path)
 	if err != nil {
 		return err
 	}
+	pc := cfg.Pipeline()
 	f := findings{out: std.out}
 	f.add(path, fmt.Sprintf("%s, %s clock, %s mode", value.Count(len(cfg.Pools), "pool"), cfg.Clock, cfg.Decision.Mode), nil)
 	pools := pc.Pools

@@ -105,10 +105,7 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 		return nil, err
 	}
 	cfg.Storage.Dir = dir
-	pc, err := cfg.Pipeline()
-	if err != nil {
-		return nil, err
-	}
+	pc := cfg.Pipeline()
 	start := backtest.DefaultStart
 	traffic := backtest.WorkloadConfig{Start: start, End: start.Add(demoHistory + demoDay), Launch: start.Add(demoHistory + demoLaunchAt)}
 	source := func() *backtest.Source { return backtest.NewSource(backtest.NewWorkload(traffic, seed), demoPool) }

@@ -77,10 +77,11 @@ func runPlan(f *flag.FlagSet) action {
 
 // write writes the sheet of a configured pool.
 func (p *planFlags) write(ctx context.Context, std streams) error {
-	_, pc, err := loadPipeline(p.config)
+	cfg, err := loadConfig(p.config)
 	if err != nil {
 		return err
 	}
+	pc := cfg.Pipeline()
 	pool, err := choosePool(&pc, p.config, p.query.Get("pool"))
 	if err != nil {
 		return err

@@ -55,11 +55,7 @@ func loadOrDefault(path string) (*config.Config, error) {
 	if path == "" {
 		return config.Default(), nil
 	}
-	cfg, err := config.Load(path)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return cfg, nil
+	return loadConfig(path)
 }
 
 // Latencies in the records of publish.

@@ -28,9 +28,9 @@ func serve(f *flag.FlagSet) action {
 
 // serveConfig reads a configuration. clock from the command line overrides it.
 func serveConfig(path string, clock pipeline.Clock) (*config.Config, error) {
-	cfg, err := config.Load(path)
+	cfg, err := loadConfig(path)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
 	cfg.Clock = cmp.Or(clock, cfg.Clock)
 	log, err := daemon.NewLogger(cfg.Log)

@@ -45,7 +45,7 @@ func TestScenarioBackfill(t *testing.T) {
 	}
 
 	// The next minutes are applied directly, because they would take an hour.
-	cold := pipeline.New(must(p.cfg.Pipeline()))
+	cold := pipeline.New(p.cfg.Pipeline())
 	const minutes, ahead = 20, 50
 	known, errs := map[string]int{}, [2]float64{}
 	for i, pipe := range []*pipeline.Pipeline{p.pipeline, cold} {

@@ -130,7 +130,7 @@ func (d *Daemon) Close() error {
 // [ConfigError] if the configuration is wrong.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
-		cfg: cfg, version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
+		cfg: cfg, pipelineConfig: cfg.Pipeline(), version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
 		decided: map[string]string{}, savedBytes: math.NaN(),
 		exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
 	}

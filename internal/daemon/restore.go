@@ -36,9 +36,6 @@ func instanceOf(dir string) string {
 // from the log.
 func (d *Daemon) restore(ctx context.Context) (err error) {
 	began := time.Now()
-	if d.pipelineConfig, err = d.cfg.Pipeline(); err != nil {
-		return ConfigError{err}
-	}
 	newest, err := d.reader.Newest(ctx)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", d.cfg.NATS.Decisions(), err)
