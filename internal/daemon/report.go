@@ -13,6 +13,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -46,27 +47,21 @@ type reporter struct {
 
 // Run makes reports until ctx ends.
 func (r *reporter) Run(ctx context.Context) error {
-	ticker := time.NewTicker(reportEvery)
-	defer ticker.Stop()
 	var retry time.Time // of the next attempt after a failure
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	for sleep.For(ctx, reportEvery) {
 		now := r.clock()
 		if now.IsZero() || time.Now().Before(retry) {
 			continue
 		}
 		err := r.makeDue(ctx, now.Add(-r.settle))
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		if r.note(err); err != nil {
 			retry = time.Now().Add(reportPause)
 		}
 	}
+	return nil
 }
 
 // makeDue makes the report that is due at a time, if there is one.

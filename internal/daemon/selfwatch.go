@@ -7,6 +7,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/sleep"
 	"github.com/forewarm/forewarm/server"
 )
 
@@ -30,17 +31,11 @@ func newSelfWatch() *selfWatch {
 
 // watchSelf checks the daemon each minute until ctx ends.
 func (d *Daemon) watchSelf(ctx context.Context) error {
-	w, ticker := d.watch, time.NewTicker(selfEvery)
-	defer ticker.Stop()
-	d.checkSelf(w, time.Now())
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			d.checkSelf(w, now)
-		}
+	d.checkSelf(d.watch, time.Now())
+	for sleep.For(ctx, selfEvery) {
+		d.checkSelf(d.watch, time.Now())
 	}
+	return nil
 }
 
 // checkSelf raises and resolves alerts about the daemon. It sends the watchdog alert while ticks come.
