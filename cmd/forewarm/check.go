@@ -96,7 +96,7 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 		return usagef("server.web_config is %q: %w", cfg.Server.WebConfig, err)
 	}
 	for key, tls := range cfg.TLS() {
-		if _, err := tls.Open(nil); err != nil {
+		if _, err := tls.Open(); err != nil {
 			return usagef("%s.%w", key, err)
 		}
 	}

@@ -162,7 +162,7 @@ func TestClientCertificates(t *testing.T) {
 }
 
 // TestRenewedCertificateIsUsed: a renewed certificate in the same file is used for the next connection. If the new one
-// cannot be read, the old one stays in use.
+// cannot be read, connections are refused until it can.
 func TestRenewedCertificateIsUsed(t *testing.T) {
 	ca := certificate(t, nil)
 	dir := t.TempDir()
@@ -206,7 +206,12 @@ func TestRenewedCertificateIsUsed(t *testing.T) {
 		t.Errorf("shows certificate %s, want the new one, %s", got.SerialNumber, second.SerialNumber)
 	}
 	write([]byte("broken"), []byte("broken"))
-	if got := shown(); !got.Equal(second) {
-		t.Errorf("shows certificate %s, want the previous one, %s", got.SerialNumber, second.SerialNumber)
+	if conn, err := tls.Dial("tcp", l.Addr(), &tls.Config{RootCAs: roots}); err == nil {
+		_ = conn.Close()
+		t.Error("a connection is accepted without a certificate")
+	}
+	third := renew()
+	if got := shown(); !got.Equal(third) {
+		t.Errorf("shows certificate %s, want the newest one, %s", got.SerialNumber, third.SerialNumber)
 	}
 }

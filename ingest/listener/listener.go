@@ -97,9 +97,7 @@ func open(c Config, deps Deps, t timeouts) (*Listener, error) {
 			return nil, err
 		}
 	}
-	l.secure, err = e.TLS.Open(func(err error) {
-		deps.Log.Warn("the listener's new certificate cannot be used; it keeps the one before", zap.Error(err))
-	})
+	l.secure, err = e.TLS.Open()
 	if err != nil {
 		return nil, fmt.Errorf("listeners.http.tls.%w", err)
 	}

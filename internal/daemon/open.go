@@ -197,7 +197,7 @@ func (d *Daemon) openScalers(context.Context) error {
 
 // openScaler opens a listener without services. key is its key in the configuration.
 func (d *Daemon) openScaler(service, key string, c rpc.Config) (*rpc.Server, error) {
-	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) }, d.log)
+	s, err := rpc.Open(key, c, func(method string, code codes.Code) { d.exporter.CountCall(service, method, code.String()) })
 	if err != nil {
 		return nil, ConfigError{err}
 	}

@@ -2,18 +2,13 @@
 package tlsconfig
 
 import (
-	"cmp"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/common/config"
-	"golang.org/x/time/rate"
+	"github.com/prometheus/exporter-toolkit/web"
 )
 
 // Client names the files of a client's TLS; all empty trusts what the system trusts.
@@ -48,33 +43,18 @@ func (s Server) Check() error {
 }
 
 // Open reads the files; nil means no TLS. The certificate is read again for each connection, because certificates
-// expire. If that fails, the last one stays in use and warn is called, on any goroutine, at most each ten seconds. The
-// clients' CA is read once. The error begins with a key.
-func (s Server) Open(warn func(error)) (*tls.Config, error) {
+// expire. The clients' CA is read once. The error begins with a key.
+func (s Server) Open() (*tls.Config, error) {
 	if s == (Server{}) {
 		return nil, nil
 	}
-	pair, err := readPair(s.CertFile, s.KeyFile)
-	if err != nil {
-		return nil, err
-	}
-	var last atomic.Pointer[tls.Certificate]
-	last.Store(pair)
-	seldom := rate.Sometimes{Interval: 10 * time.Second}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if pair, err := readPair(s.CertFile, s.KeyFile); err == nil {
-			last.Store(pair)
-		} else {
-			seldom.Do(func() { warn(err) })
-		}
-		return last.Load(), nil
-	}}
+	c := &web.TLSConfig{TLSCertPath: s.CertFile, TLSKeyPath: s.KeyFile, ClientCAs: s.ClientCAFile, MinVersion: tls.VersionTLS12}
 	if s.ClientCAFile != "" {
-		pem, err := os.ReadFile(s.ClientCAFile)
-		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		if err != nil || !t.ClientCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("client_ca_file is %q: %w; name a file of certificates in PEM", s.ClientCAFile, cmp.Or(err, errors.New("no certificate in it")))
-		}
+		c.ClientAuth = "RequireAndVerifyClientCert"
+	}
+	t, err := web.ConfigToTLSConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("cert_file is %q, key_file %q, client_ca_file %q: %w; name files in PEM", s.CertFile, s.KeyFile, s.ClientCAFile, err)
 	}
 	return t, nil
 }
@@ -84,14 +64,6 @@ func checkPair(cert, key string) error {
 		return fmt.Errorf("cert_file is %q: it must be set together with key_file, which is %q", cert, key)
 	}
 	return nil
-}
-
-func readPair(cert, key string) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("cert_file is %q, key_file %q: %w; name a certificate and its key in PEM", cert, key, err)
-	}
-	return &pair, nil
 }
 
 // ReadSecret reads the one line that the file of a key holds. Errors name the key.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -54,7 +53,7 @@ func dial(t *testing.T, d *daemon) pb.ExternalScalerClient {
 	t.Helper()
 	c := rpc.Config{}
 	c.Listen = "127.0.0.1:0"
-	s := must(rpc.Open("keda", c, func(string, codes.Code) {}, zap.NewNop()))
+	s := must(rpc.Open("keda", c, func(string, codes.Code) {}))
 	Register(s, d)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

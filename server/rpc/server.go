@@ -8,7 +8,6 @@ import (
 	"path"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
@@ -42,10 +41,8 @@ type Server struct {
 
 // Open opens the address of c, which must have one. Errors name a key below key. The caller registers services and then
 // calls Run or Close. count is called for every call that ends, from many goroutines at once.
-func Open(key string, c Config, count func(method string, code codes.Code), log *zap.Logger) (*Server, error) {
-	secure, err := c.TLS.Open(func(err error) {
-		log.Warn("a listener's new certificate cannot be used; it keeps the one before", zap.String("listener", key), zap.Error(err))
-	})
+func Open(key string, c Config, count func(method string, code codes.Code)) (*Server, error) {
+	secure, err := c.TLS.Open()
 	if err != nil {
 		return nil, fmt.Errorf("%s.tls.%w", key, err)
 	}

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -63,7 +62,7 @@ func run(t *testing.T, c Config, calls int64) (address string, n *counts, stop f
 	t.Helper()
 	n = &counts{n: map[string]int{}}
 	c.Listen = "127.0.0.1:0"
-	s := must(Open("keda", c, n.add, zap.NewNop()))
+	s := must(Open("keda", c, n.add))
 	s.slots = semaphore.NewWeighted(calls)
 	pb.RegisterExternalScalerServer(s, service{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -154,7 +153,7 @@ func TestOpenFails(t *testing.T) {
 		c := Config{}
 		c.Listen = "127.0.0.1:0"
 		change(&c)
-		if _, err := Open("keda", c, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open("keda", c, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
