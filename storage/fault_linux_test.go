@@ -22,7 +22,6 @@ func TestStoreOnAFullDisk(t *testing.T) {
 			dir := testenv.SmallDisk(t, 32<<20)
 			s := openStore(t, config(dir))
 			s.free = func(string) (int64, error) { return math.MaxInt64, nil } // so that the store does not stop before the disk is full
-			s.retry = 0
 			ballast := filepath.Join(dir, "ballast")
 			stored, lost := map[int]bool{}, 0
 			for m := 1; m <= end; m++ {

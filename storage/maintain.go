@@ -91,11 +91,6 @@ func (s *Store) ready() error {
 	if !s.suspect {
 		return nil
 	}
-	if now := time.Now(); now.Before(s.retryAt) {
-		return errors.New("the TSDB is opened again after a failed write, in a moment")
-	} else {
-		s.retryAt = now.Add(s.retry)
-	}
 	if !s.open.TryLock() {
 		return errors.New("the TSDB is opened again after a failed write, once nobody reads")
 	}

@@ -20,8 +20,6 @@ const (
 	outOfOrder = 3 * time.Hour
 	// walSegment keeps the write-ahead log small in small installations.
 	walSegment = 16 << 20
-	// reopenEvery is the pause between attempts to reopen a failed TSDB: each reads the log.
-	reopenEvery = 10 * time.Second
 	// maintainEvery is how often full chunks are moved to files.
 	maintainEvery = time.Minute
 )
@@ -55,10 +53,8 @@ type Store struct {
 	mu           sync.Mutex // guards the fields below
 	stored       int64      // newest stored tick, Unix ms
 	counters     StoreCounters
-	compactError error         // error of the last attempt to compact
-	suspect      bool          // a write failed, so the log may be torn
-	retry        time.Duration // between two attempts to reopen the TSDB
-	retryAt      time.Time
+	compactError error     // error of the last attempt to compact
+	suspect      bool      // a write failed, so the log may be torn
 	maintainAt   time.Time // next time to map chunks and compact blocks, or earlier with much data
 }
 
@@ -67,7 +63,7 @@ type Store struct {
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, fresh: fresh{minutes: minutes{}},
-		maintaining: make(chan struct{}, 1), retry: reopenEvery,
+		maintaining: make(chan struct{}, 1),
 	}
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):

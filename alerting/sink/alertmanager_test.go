@@ -118,7 +118,7 @@ func TestRealCluster(t *testing.T) {
 
 	peers := must(NewAlertmanagers(AlertmanagerConfig{URLs: []string{first.URL, second.URL}}))
 	log := newMemoryLog()
-	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, func(Failure) {})
+	d := NewDispatcher([]alerting.Sink{peers[0], peers[1]}, log.open, nobody)
 	stop := dispatch(t, d)
 	began := time.Now()
 	send := func(resolved bool) {

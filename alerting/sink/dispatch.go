@@ -20,16 +20,9 @@ type pace struct {
 // usualPace fits advice and alerts, which expire within minutes.
 var usualPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
 
-// Failure is the failure of a sink. It is reported when it begins and when it ends.
-type Failure struct {
-	Sink     string
-	Notice   alerting.Notice
-	Err      error // nil at the end of the failure
-	Failures int   // attempts in a row
-	Final    bool  // no retry of this notice
-
-	Disabled bool // the consumer is gone: nothing is sent to it until a restart
-}
+// FailureFunc is called when a failure of a sink begins, with the notice that was not delivered and the number of failed
+// attempts in a row, and when it ends, without an error.
+type FailureFunc func(sink string, n alerting.Notice, failures int, err error)
 
 // Queue returns the notices of the log for one sink, until each is settled. It is for one goroutine.
 type Queue interface {
@@ -46,8 +39,8 @@ type Dispatcher struct {
 }
 
 // NewDispatcher prepares delivery to sinks; [Dispatcher.Run] does it. open returns a queue of a sink: of reports, or of
-// all other notices. report is called with failures.
-func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report func(Failure)) *Dispatcher {
+// all other notices.
+func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report FailureFunc) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
 		l := &lane{sink: s, pace: usualPace, own: newOwnQueue(), report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
@@ -138,7 +131,7 @@ type lane struct {
 	pace   pace
 	own    *ownQueue
 	queues []Queue // own, of signals, of reports
-	report func(Failure)
+	report FailureFunc
 
 	sending sync.Mutex // held during an attempt; guards resume
 	resume  time.Time  // no attempt before it: the consumer asked to wait
@@ -324,7 +317,7 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 			l.fails++
 			fails = l.fails
 		})
-		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails, Final: true, Disabled: answer.Gone})
+		l.report(l.sink.Name(), n, fails, err)
 		return false, 0
 	}
 	l.count(func(s *alerting.SinkStats) { s.Retried++ })
@@ -342,7 +335,7 @@ func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	fails := l.fails
 	l.mu.Unlock()
 	if fails == 1 {
-		l.report(Failure{Sink: l.stats.Sink, Notice: n, Err: err, Failures: fails})
+		l.report(l.sink.Name(), n, fails, err)
 	}
 	pause = min(l.pace.first<<min(fails-1, 20), l.pace.longest)
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
@@ -355,7 +348,7 @@ func (l *lane) recovered() {
 	l.fails, l.stats.Err, l.stats.Since = 0, "", time.Time{}
 	l.mu.Unlock()
 	if fails > 0 {
-		l.report(Failure{Sink: l.stats.Sink, Failures: fails})
+		l.report(l.sink.Name(), alerting.Notice{}, fails, nil)
 	}
 }
 

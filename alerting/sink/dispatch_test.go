@@ -162,11 +162,14 @@ func (q *memoryQueue) SetDelivered(_ context.Context, identity, id string) error
 	return nil
 }
 
+// nobody is a FailureFunc that is not read.
+func nobody(string, alerting.Notice, int, error) {}
+
 // run runs a dispatcher over sinks until act returns.
-func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report func(Failure), act func(d *Dispatcher)) (stats []alerting.SinkStats, err error) {
+func run(t *testing.T, log *memoryLog, sinks []alerting.Sink, report FailureFunc, act func(d *Dispatcher)) (stats []alerting.SinkStats, err error) {
 	t.Helper()
 	if report == nil {
-		report = func(Failure) {}
+		report = nobody
 	}
 	d := NewDispatcher(sinks, log.open, report)
 	stop := dispatch(t, d)
@@ -202,11 +205,11 @@ func TestDispatcherBacksOff(t *testing.T) {
 			return nil
 		}}
 		log := newMemoryLog()
-		stats, err := run(t, log, []alerting.Sink{s}, func(f Failure) {
-			if f.Err == nil {
-				f.Failures = -f.Failures
+		stats, err := run(t, log, []alerting.Sink{s}, func(_ string, _ alerting.Notice, failures int, err error) {
+			if err == nil {
+				failures = -failures
 			}
-			reported = append(reported, f.Failures)
+			reported = append(reported, failures)
 		}, func(*Dispatcher) {
 			for m := range 29 {
 				log.enqueue(decision("a", int64(m)))
@@ -251,7 +254,7 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 		log, works := newMemoryLog(), &atomic.Bool{}
 		open := func(sink string, reports bool) Queue { return &unreadQueue{&memoryQueue{log, sink, reports}, works} }
 		var said []bool
-		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(f Failure) { said = append(said, f.Err != nil) })
+		d := NewDispatcher([]alerting.Sink{&fakeSink{name: "s"}}, open, func(_ string, _ alerting.Notice, _ int, err error) { said = append(said, err != nil) })
 		stop, began := dispatch(t, d), time.Now()
 		time.Sleep(time.Minute)
 		if s := d.Stats()[0]; s.Err != "consumer deleted" || !s.Since.Equal(began) {
@@ -463,9 +466,9 @@ func TestDispatcherObeys(t *testing.T) {
 		}}
 		log := newMemoryLog()
 		var refused []int
-		stats, err := run(t, log, []alerting.Sink{busy, gone, refuses}, func(f Failure) {
-			if f.Sink == "refuses" {
-				refused = append(refused, f.Failures)
+		stats, err := run(t, log, []alerting.Sink{busy, gone, refuses}, func(sink string, _ alerting.Notice, failures int, _ error) {
+			if sink == "refuses" {
+				refused = append(refused, failures)
 			}
 		}, func(d *Dispatcher) {
 			log.enqueue(decision("a", 1))

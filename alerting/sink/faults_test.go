@@ -208,7 +208,7 @@ func TestHTTPFaults(t *testing.T) {
 func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFirst func()) {
 	t.Helper()
 	const least = 4 // retries without success, for the outcome never
-	failures := make(chan Failure, 100)
+	failures := make(chan error, 100)
 	first := sync.OnceFunc(func() {
 		if afterFirst != nil {
 			afterFirst()
@@ -216,13 +216,13 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 	})
 	working := &fakeSink{name: "working"}
 	log := newMemoryLog()
-	d := NewDispatcher([]alerting.Sink{r.sink, working}, log.open, func(f Failure) {
-		if f.Err == nil {
+	d := NewDispatcher([]alerting.Sink{r.sink, working}, log.open, func(_ string, _ alerting.Notice, _ int, err error) {
+		if err == nil {
 			return
 		}
 		first()
 		select {
-		case failures <- f:
+		case failures <- err:
 		default:
 		}
 	})
@@ -253,7 +253,7 @@ func (r *faultTest) run(t *testing.T, want outcome, wait time.Duration, afterFir
 		never:    s.Sent == 0 && s.Failed == 0 && s.Retried >= least,
 	}
 	if !got[want] {
-		t.Errorf("want outcome %d: %+v, failure: %v", want, s, (<-failures).Err)
+		t.Errorf("want outcome %d: %+v, failure: %v", want, s, <-failures)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -123,9 +123,9 @@ func TestNATSRecovers(t *testing.T) {
 			tt.breaks(t, w)
 
 			failed, log := make(chan error, 100), newMemoryLog()
-			d := NewDispatcher([]alerting.Sink{NewNATS(w.js, "fw")}, log.open, func(f Failure) {
+			d := NewDispatcher([]alerting.Sink{NewNATS(w.js, "fw")}, log.open, func(_ string, _ alerting.Notice, _ int, err error) {
 				select {
-				case failed <- f.Err:
+				case failed <- err:
 				default:
 				}
 			})

@@ -177,10 +177,7 @@ func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 // messageID is an event's id for a header. It has no full stop, which separates the signed parts.
 func messageID(id string) string { return strings.ReplaceAll(headerValue(id), ".", "%2E") }
 
-const (
-	maxKeys   = 8  // at once, for key rotation
-	minKeyLen = 38 // characters: whsec_ and 24 bytes in base64
-)
+const minKeyLen = 38 // characters: whsec_ and 24 bytes in base64
 
 // sign is the webhook-signature header of the Standard Webhooks specification: one signature (v1, HMAC-SHA256) per key.
 // text has one key per line; empty lines and lines that begin with # are ignored. id has no full stop. Errors never
@@ -193,9 +190,6 @@ func sign(text, id string, at time.Time, body []byte) (string, error) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
-		}
-		if len(out) == maxKeys {
-			return "", fmt.Errorf("line %d: more than %d keys; remove those that no consumer goes by", number, maxKeys)
 		}
 		key, err := standardwebhooks.NewWebhook(line)
 		if err != nil || len(line) < minKeyLen || !strings.HasPrefix(line, "whsec_") {

@@ -102,11 +102,10 @@ func TestWebhookVerifies(t *testing.T) {
 // TestInvalidKeys: the error says what is wrong, and does not contain the key.
 func TestInvalidKeys(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                              "no key",
-		"hunter2hunter2":                "line 1: a key is whsec_",
-		testKey + "\nwhsec_c2hvcnQ=":    "line 2: a key is whsec_ and 24 or more random bytes",
-		"whsec_***":                     "line 1: a key is whsec_",
-		strings.Repeat(testKey+"\n", 9): "line 9: more than 8 keys",
+		"":                           "no key",
+		"hunter2hunter2":             "line 1: a key is whsec_",
+		testKey + "\nwhsec_c2hvcnQ=": "line 2: a key is whsec_ and 24 or more random bytes",
+		"whsec_***":                  "line 1: a key is whsec_",
 	} {
 		_, err := sign(text, "a-1", time.Unix(1614265330, 0), nil)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

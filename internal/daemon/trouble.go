@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/forewarm/forewarm/alerting/sink"
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -63,15 +64,16 @@ func (d *Daemon) writeTrouble() (trouble string, since time.Time) {
 }
 
 // undelivered logs that a sink fails or has recovered.
-func (d *Daemon) undelivered(f sink.Failure) {
-	log := d.log.With(zap.String("sink", f.Sink), zap.Int("failures in a row", f.Failures))
+func (d *Daemon) undelivered(sink string, n alerting.Notice, failures int, err error) {
+	log := d.log.With(zap.String("sink", sink), zap.Int("failures in a row", failures))
+	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
-	case f.Err == nil:
+	case err == nil:
 		log.Info("a sink accepts notices again")
-	case f.Disabled:
-		log.Error("a sink refuses all notices and gets none until a restart: fix the consumer, or remove it from the configuration", zap.Error(f.Err))
+	case answer.Gone:
+		log.Error("a sink refuses all notices and gets none until a restart: fix the consumer, or remove it from the configuration", zap.Error(err))
 	default:
-		log.Warn("a notice is not delivered", zap.String("notice", f.Notice.ID()), zap.Bool("retried", !f.Final), zap.Error(f.Err))
+		log.Warn("a notice is not delivered", zap.String("notice", n.ID()), zap.Bool("retried", !answer.Permanent), zap.Error(err))
 	}
 }
 

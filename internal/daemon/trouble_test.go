@@ -44,8 +44,8 @@ func TestTroubleEnds(t *testing.T) {
 	}
 
 	during := make(chan string, 2)
-	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool) sink.Queue { return idle{} }, func(f sink.Failure) {
-		d.undelivered(f)
+	d.dispatcher = sink.NewDispatcher([]alerting.Sink{&flaky{}}, func(string, bool) sink.Queue { return idle{} }, func(sink string, n alerting.Notice, failures int, err error) {
+		d.undelivered(sink, n, failures, err)
 		during <- d.sinkTrouble()
 	})
 	now := time.Now()
