@@ -235,7 +235,7 @@ func (b *bench) jetstream() []row {
 		},
 		func() time.Duration {
 			p, n, began := newPipeline(64), 0, time.Now()
-			consumer := jetstream.NewConsumer(js, jetstream.ConsumerConfig{Stream: c.Telemetry(), Prefix: c.Prefix, Start: 1, Log: zap.NewNop()})
+			consumer := jetstream.NewConsumer(js, c, c.Telemetry(), 1, zap.NewNop())
 			err := consumer.Run(ctx, func(batches []ingest.Batch) error {
 				for i := range batches {
 					p.Apply(&batches[i], func(*pipeline.Output) {})

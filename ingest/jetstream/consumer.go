@@ -13,22 +13,13 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// ConsumerConfig says what a [Consumer] reads.
-type ConsumerConfig struct {
-	Stream string
-	Prefix string
-	// Sources are the subjects outside Prefix that carry telemetry.
-	Sources []Source
-	// Start is the sequence wanted first: the one after those that the state includes. 0 takes what the stream has.
-	Start uint64
-	Log   *zap.Logger
-}
-
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
 // server. It acknowledges nothing: the snapshot has the position. The server forgets its consumer after orphanAge.
 type Consumer struct {
-	js  jetstream.JetStream
-	cfg ConsumerConfig
+	js     jetstream.JetStream
+	cfg    Config
+	stream string
+	log    *zap.Logger
 
 	// Owned by the goroutine that receives.
 	next    uint64    // sequence wanted next; 0 while anything will do
@@ -42,10 +33,11 @@ type Consumer struct {
 	injected chan ingest.Batch
 }
 
-// NewConsumer makes a consumer; Run starts it.
-func NewConsumer(js jetstream.JetStream, cfg ConsumerConfig) *Consumer {
-	c := &Consumer{js: js, cfg: cfg, next: cfg.Start, injected: make(chan ingest.Batch)}
-	c.handled.Store(max(cfg.Start, 1) - 1)
+// NewConsumer makes a consumer of a stream of telemetry; Run starts it. start is the sequence wanted first: the one
+// after those that the state includes. 0 takes what the stream has.
+func NewConsumer(js jetstream.JetStream, cfg Config, stream string, start uint64, log *zap.Logger) *Consumer {
+	c := &Consumer{js: js, cfg: cfg, stream: stream, log: log, next: start, injected: make(chan ingest.Batch)}
+	c.handled.Store(max(start, 1) - 1)
 	return c
 }
 
@@ -130,5 +122,5 @@ func (c *Consumer) gap(got uint64) {
 		c.last.Store(got - 1)
 		c.handled.Store(got - 1)
 	}
-	c.cfg.Log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages", zap.String("stream", c.cfg.Stream), zap.Uint64("want", want), zap.Uint64("got", got))
+	c.log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages", zap.String("stream", c.stream), zap.Uint64("want", want), zap.Uint64("got", got))
 }

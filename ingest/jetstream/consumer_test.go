@@ -51,8 +51,8 @@ func consume(t *testing.T, consumer *Consumer, n int) []string {
 	return got
 }
 
-func consumerOf(js jetstream.JetStream, c Config, startSequence uint64) ConsumerConfig {
-	return ConsumerConfig{Stream: c.Telemetry(), Prefix: c.Prefix, Start: startSequence, Log: nop}
+func consumerOf(js jetstream.JetStream, c Config, startSequence uint64) *Consumer {
+	return NewConsumer(js, c, c.Telemetry(), startSequence, nop)
 }
 
 func TestConsumerStartsAtSequence(t *testing.T) {
@@ -66,7 +66,7 @@ func TestConsumerStartsAtSequence(t *testing.T) {
 		1: {"1 0", "2 1", "3 2", "4 3", "5 4"},
 		4: {"4 3", "5 4"},
 	} {
-		consumer := NewConsumer(js, consumerOf(js, c, startSequence))
+		consumer := consumerOf(js, c, startSequence)
 		if n, ok := consumer.Pending(); ok {
 			t.Errorf("from %d: %d messages are pending before Run, want unknown", startSequence, n)
 		}
@@ -92,7 +92,7 @@ func TestConsumerFarBehind(t *testing.T) {
 	}
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(backlog)) // stored after all others
 	n := 0
-	err := NewConsumer(js, consumerOf(js, c, 1)).Run(testContext(t), func(batches []ingest.Batch) error {
+	err := consumerOf(js, c, 1).Run(testContext(t), func(batches []ingest.Batch) error {
 		for range 100 { // slower than the server sends, so that fetched messages wait
 			if err := js.Conn().Flush(); err != nil {
 				return err
@@ -113,7 +113,7 @@ func TestPendingCountsNewMessages(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
-	consumer := NewConsumer(js, consumerOf(js, c, 0))
+	consumer := consumerOf(js, c, 0)
 	err := consumer.Run(testContext(t), each(func(*ingest.Batch) error {
 		for i := range 5 {
 			publish(t, js, "forewarm.telemetry.request.p.c", numbered(1+i))
@@ -148,7 +148,7 @@ func TestConsumerRefusesUnreadableMessages(t *testing.T) {
 	}
 	publish(t, js, request, zipped.Bytes(), "Content-Encoding", "gzip")
 	want := []string{"1 1", "2 unknown_format", "3 bad_encoding", "4 too_large", "5 unknown_subject", "6 truncated", "7 7", "8 8"}
-	if d := cmp.Diff(want, consume(t, NewConsumer(js, consumerOf(js, c, 1)), len(want))); d != "" {
+	if d := cmp.Diff(want, consume(t, consumerOf(js, c, 1), len(want))); d != "" {
 		t.Error(d)
 	}
 }
@@ -173,10 +173,9 @@ func TestConsumerReportsGaps(t *testing.T) {
 		2: {[]string{"2-4"}, []string{"4 3", "5 4"}, 2},
 		4: {nil, []string{"4 3", "5 4"}, 0},
 	} {
-		cfg := consumerOf(js, c, startSequence)
+		consumer := consumerOf(js, c, startSequence)
 		core, seen := observer.New(zap.WarnLevel)
-		cfg.Log = zap.New(core)
-		consumer := NewConsumer(js, cfg)
+		consumer.log = zap.New(core)
 		got := consume(t, consumer, 2)
 		var gaps []string
 		for _, entry := range seen.All() {
@@ -194,13 +193,13 @@ func TestConsumerOfRecreatedStream(t *testing.T) {
 	c, js := testServer(t)
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
-	cfg := consumerOf(js, c, 1000)
+	consumer := consumerOf(js, c, 1000)
 	core, seen := observer.New(zap.WarnLevel)
-	cfg.Log = zap.New(core, zap.Hooks(func(zapcore.Entry) error {
+	consumer.log = zap.New(core, zap.Hooks(func(zapcore.Entry) error {
 		publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
 		return nil
 	}))
-	if d := cmp.Diff([]string{"2 1"}, consume(t, NewConsumer(js, cfg), 1)); d != "" {
+	if d := cmp.Diff([]string{"2 1"}, consume(t, consumer, 1)); d != "" {
 		t.Error(d)
 	}
 	if logs := seen.All(); len(logs) != 1 || logs[0].ContextMap()["want"] != uint64(1000) || logs[0].ContextMap()["got"] != uint64(2) {
@@ -214,7 +213,7 @@ func TestConsumerEndsWithItsContext(t *testing.T) {
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(0))
 	ctx, cancel := context.WithCancel(testContext(t))
 	handled := 0
-	err := NewConsumer(js, consumerOf(js, c, 1)).Run(ctx, each(func(*ingest.Batch) error {
+	err := consumerOf(js, c, 1).Run(ctx, each(func(*ingest.Batch) error {
 		handled++
 		cancel()
 		return nil
@@ -234,9 +233,9 @@ func TestConsumerWarnsOfPromptsInTheStream(t *testing.T) {
 	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", codec.ContentTypeOpenAI)
 	publish(t, js, "forewarm.telemetry.request.p.c", []byte(usage), "Content-Type", codec.ContentTypeOpenAI+"; charset=utf-8")
 	core, seen := observer.New(zap.WarnLevel)
-	cfg := consumerOf(js, c, 1)
-	cfg.Log = zap.New(core)
-	if d := cmp.Diff([]string{"1 1", "2 a", "3 a"}, consume(t, NewConsumer(js, cfg), 3)); d != "" {
+	consumer := consumerOf(js, c, 1)
+	consumer.log = zap.New(core)
+	if d := cmp.Diff([]string{"1 1", "2 a", "3 a"}, consume(t, consumer, 3)); d != "" {
 		t.Error(d)
 	}
 	if logs := seen.All(); len(logs) != 1 || !strings.Contains(logs[0].Message, "nats.sources") || strings.Contains(fmt.Sprint(logs[0].ContextMap()), "secret") {

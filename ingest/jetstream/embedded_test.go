@@ -92,7 +92,7 @@ func TestStreamIsRecreated(t *testing.T) {
 	telemetry(t, js, c)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(1))
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(2))
-	consumer := NewConsumer(js, consumerOf(js, c, 1))
+	consumer := consumerOf(js, c, 1)
 	var ids []string
 	if err := consumer.Run(testContext(t), each(func(b *ingest.Batch) error {
 		ids = append(ids, b.Requests[0].ID)

@@ -38,7 +38,7 @@ func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, read
 	for ctx.Err() == nil {
 		if err := c.session(ctx, free, ready); ctx.Err() == nil {
 			seldom.Do(func() {
-				c.cfg.Log.Warn("reading the stream was interrupted, trying again", zap.String("stream", c.cfg.Stream), zap.Error(err))
+				c.log.Warn("reading the stream was interrupted, trying again", zap.String("stream", c.stream), zap.Error(err))
 			})
 			sleep.For(ctx, retryWait)
 		}
@@ -132,7 +132,7 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	stream, err := c.js.Stream(ctx, c.cfg.Stream)
+	stream, err := c.js.Stream(ctx, c.stream)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	}
 	c.last.Store(state.LastSeq)
 	c.opened.Store(true)
-	return c.js.CreateConsumer(ctx, c.cfg.Stream, jetstream.ConsumerConfig{
+	return c.js.CreateConsumer(ctx, c.stream, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(c.next, 1),
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: orphanAge, MemoryStorage: true, Replicas: 1,
 	})
@@ -181,8 +181,8 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	addHeaders(&about, m.Headers())
 	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
-		c.cfg.Log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
-			zap.String("stream", c.cfg.Stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))
+		c.log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
+			zap.String("stream", c.stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))
 	}
 	c.decoder.Decode(about, m.Data(), ingest.DefaultLimits(), b)
 }

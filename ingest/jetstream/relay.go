@@ -24,20 +24,15 @@ import (
 // records are stored. What others publish while no daemon runs is lost. While the stream takes nothing, messages wait
 // in memory, up to relayBytes of each source; further ones are dropped and counted.
 type Relay struct {
-	conn *nats.Conn
-	cfg  RelayConfig
-	ack  []byte        // answer to a publisher that waits, in the form of JetStream's
-	lost atomic.Uint64 // messages
-}
-
-// RelayConfig is what a [Relay] needs of others.
-type RelayConfig struct {
+	Conn    *nats.Conn
 	Sources []Source
 	Stream  string                                     // in which Store stores; of its daemons one gets a message
 	Store   func(context.Context, *ingest.Batch) error // see [StreamWriter.Store]
 	Refused func([]ingest.Refusal)                     // receives records that could not be used
 	Ignored func(int)                                  // receives how many records carry no demand
 	Log     *zap.Logger
+
+	lost atomic.Uint64 // messages
 }
 
 const (
@@ -45,18 +40,13 @@ const (
 	relayBytes  = 64 << 20 // bytes of a source that wait
 )
 
-// NewRelay relays cfg.Sources, which may be none.
-func NewRelay(conn *nats.Conn, cfg RelayConfig) *Relay {
-	return &Relay{conn: conn, cfg: cfg, ack: fmt.Appendf(nil, `{"stream":%q,"seq":1}`, cfg.Stream)}
-}
-
 // Lost counts the messages that were dropped because too many waited.
 func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
 // Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by many goroutines at once.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
-	for _, from := range r.cfg.Sources {
+	for _, from := range r.Sources {
 		group.Go(func() error {
 			if err := r.relay(ctx, from); err != nil {
 				return fmt.Errorf("nats.sources: %s: %w", from.Subject, err)
@@ -71,11 +61,11 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 	var storing errgroup.Group // its functions have no errors
 	storing.SetLimit(relayStores)
 	dropped := 0
-	sub, err := r.conn.QueueSubscribe(from.Subject, r.cfg.Stream, func(m *nats.Msg) {
+	sub, err := r.Conn.QueueSubscribe(from.Subject, r.Stream, func(m *nats.Msg) {
 		if all, _ := m.Sub.Dropped(); all > dropped {
 			r.lost.Add(uint64(all - dropped))
 			dropped = all
-			r.cfg.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.Subject), zap.Int("dropped", all))
+			r.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.Subject), zap.Int("dropped", all))
 		}
 		storing.Go(func() error {
 			r.store(ctx, from.about(), m)
@@ -103,21 +93,21 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	b := ingest.Batch{ReceivedAt: time.Now().UTC()}
 	codec.Decode(about, m.Data, ingest.DefaultLimits(), &b)
 	for b.Records() > len(b.Refused) {
-		err := r.cfg.Store(context.WithoutCancel(ctx), &b)
+		err := r.Store(context.WithoutCancel(ctx), &b)
 		if err == nil {
 			break
 		}
-		r.cfg.Log.Debug("records of a source are not stored", zap.Error(err))
+		r.Log.Debug("records of a source are not stored", zap.Error(err))
 		if !sleep.For(ctx, retryWait) {
 			return
 		}
 	}
 	if len(b.Refused) > 0 {
-		r.cfg.Refused(b.Refused)
+		r.Refused(b.Refused)
 	}
-	r.cfg.Ignored(b.Ignored)
+	r.Ignored(b.Ignored)
 	if m.Reply != "" {
-		_ = m.Respond(r.ack) // a publisher that misses it sends again
+		_ = m.Respond(fmt.Appendf(nil, `{"stream":%q,"seq":1}`, r.Stream)) // as JetStream does; a publisher that misses it sends again
 	}
 }
 

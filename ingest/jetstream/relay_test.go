@@ -28,9 +28,9 @@ func usage(id string) []byte {
 func relaying(t *testing.T, c Config, js jetstream.JetStream, store func(context.Context, *ingest.Batch) error, refused func([]ingest.Refusal)) (r *Relay, stop func()) {
 	t.Helper()
 	before := js.Conn().NumSubscriptions()
-	r = NewRelay(js.Conn(), RelayConfig{
-		Sources: c.Relayed(nil), Stream: c.Telemetry(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
-	})
+	r = &Relay{
+		Conn: js.Conn(), Sources: c.Relayed(nil), Stream: c.Telemetry(), Store: store, Refused: refused, Ignored: func(int) {}, Log: nop,
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()

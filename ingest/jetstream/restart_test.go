@@ -60,7 +60,7 @@ func TestServerReopens(t *testing.T) {
 		failed <- nil
 	}()
 
-	consumer := NewConsumer(js, consumerOf(js, c, 1))
+	consumer := consumerOf(js, c, 1)
 	next := 0
 	err := consumer.Run(ctx, each(func(b *ingest.Batch) error {
 		if len(b.Requests) != 1 || b.Requests[0].ID != fmt.Sprint(next) || b.Sequence != uint64(next+1) {

@@ -52,10 +52,9 @@ func TestSourcesAreReadInTheirFormat(t *testing.T) {
 	publish(t, js, "acme.usage", []byte(dynamoRow), "content-type", codec.ContentTypeDynamo)
 	publish(t, js, "forewarm.telemetry.request.p.c", numbered(5))
 	publish(t, js, "forewarm.telemetry.weather", []byte("a secret"))
-	cfg := consumerOf(js, c, 1)
-	cfg.Sources = c.Sources
+	consumer := consumerOf(js, c, 1)
 	want := []string{"1 r", "2 2", "3 3", "4 r", "5 5", "6 unknown_subject"}
-	if d := cmp.Diff(want, consume(t, NewConsumer(js, cfg), len(want))); d != "" {
+	if d := cmp.Diff(want, consume(t, consumer, len(want))); d != "" {
 		t.Error(d)
 	}
 
@@ -63,9 +62,8 @@ func TestSourcesAreReadInTheirFormat(t *testing.T) {
 	if got := telemetry(t, js, c).CachedInfo().Config.Subjects; len(got) != 3 {
 		t.Errorf("the stream has the subjects %v, want 3", got)
 	}
-	cfg = consumerOf(js, c, 3)
-	cfg.Sources = c.Sources
-	if d := cmp.Diff([]string{"3 unknown_subject"}, consume(t, NewConsumer(js, cfg), 1)); d != "" {
+	consumer = consumerOf(js, c, 3)
+	if d := cmp.Diff([]string{"3 unknown_subject"}, consume(t, consumer, 1)); d != "" {
 		t.Error(d)
 	}
 }

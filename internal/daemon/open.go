@@ -111,20 +111,17 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	if err := d.openScraper(); err != nil {
 		return ConfigError{fmt.Errorf("scrape.%w", err)}
 	}
-	d.consumer = jetstream.NewConsumer(d.js, jetstream.ConsumerConfig{
-		Stream: d.stream.Load().Config.Name, Prefix: d.cfg.NATS.Prefix, Sources: d.cfg.NATS.Sources, Start: start,
-		Log: d.log,
-	})
+	d.consumer = jetstream.NewConsumer(d.js, d.cfg.NATS, d.stream.Load().Config.Name, start, d.log)
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
 		d.sources = append(d.sources, d.tick)
 		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, d.tickOffline)
 	}
-	d.relay = jetstream.NewRelay(d.conn, jetstream.RelayConfig{
-		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
+	d.relay = &jetstream.Relay{
+		Conn: d.conn, Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
 		Store:   d.telemetry.Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
-	})
+	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	d.sources = append(d.sources, d.consume, d.watchStreams, d.relay.Run)
 	return d.openListener()
