@@ -25,8 +25,9 @@ var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 	fieldDurationMS:    {"request.total_time_ms"},
 	fieldHitRate:       {"request.kv_hit_rate"},
 	fieldBlockedTokens: {"request.replay.input_length"},
-	fieldFinish:        {"request.finish_reason_metadata.finish_reason"},
-	fieldError:         {"request.finish_reason_metadata.backend_finish_reason"},
+	fieldStatus: { // the engine's reason has values that the API's lacks
+		"request.finish_reason_metadata.backend_finish_reason", "request.finish_reason_metadata.finish_reason",
+	},
 }.below("", "event."))}
 
 const dynamoSchema = "dynamo.request.trace.v1"
@@ -49,7 +50,6 @@ func (d *Decoder) dynamoRow(r *record) {
 	}
 	ended := d.looseTime(m[fieldLoggedAt])
 	q := d.requestOf(r)
-	q.Status = r.ended(fieldFinish, fieldError) // the engine's reason has values that the API's lacks
 	dropLate(&q)
 	if q.FinishedAt.IsZero() && ended.After(q.ArrivedAt) { // with an unknown end, Dynamo uses the arrival as event time
 		q.FinishedAt = ended

@@ -51,12 +51,9 @@ const (
 	fieldUsage  // null: reported, but not by this record
 	fieldQueueMS
 	fieldSchema
-	fieldFinish
-	fieldError
 	fieldHitRate       // cached share of the prompt
 	fieldBlockedTokens // of the prompt, as its blocks in the cache count it
 	fieldResponseID
-	fieldHTTPStatus
 	fieldOperation
 	fieldCallType
 	fieldSpanKind

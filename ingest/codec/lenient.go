@@ -185,16 +185,6 @@ func (d *Decoder) outcome(r *record) ingest.Status {
 	return status
 }
 
-// ended is how a request ended by the words in fields. The statuses are ordered: a cancelled request may have an error
-// too.
-func (r *record) ended(fields ...field) (status ingest.Status) {
-	for _, f := range fields {
-		s, _ := wordOutcome(r.text(f))
-		status = max(status, s)
-	}
-	return status
-}
-
 // outcomes are parts of the words for the end of a request and of the names of errors. The first that fits counts.
 var outcomes = []struct {
 	status ingest.Status

@@ -89,13 +89,12 @@ var otlp = &foreign{fields: newFieldTable(paths{
 		"ai.telemetry.metadata.sessionId",
 	},
 
-	fieldOperation:  {"gen_ai.operation.name", "llm.request.type"},
-	fieldCallType:   {"litellm.call_type"},
-	fieldSpanKind:   {"openinference.span.kind", "traceloop.span.kind"},
-	fieldCall:       {"ai.operationId"},
-	fieldFinish:     {"gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.response.finish_reason", "llm.finish_reason", "ai.response.finishReason"},
-	fieldError:      {"error.type"},
-	fieldHTTPStatus: {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code"},
+	fieldOperation: {"gen_ai.operation.name", "llm.request.type"},
+	fieldCallType:  {"litellm.call_type"},
+	fieldSpanKind:  {"openinference.span.kind", "traceloop.span.kind"},
+	fieldCall:      {"ai.operationId"},
+	fieldStatus:    {"gen_ai.response.finish_reasons", "gen_ai.response.finish_reason", "llm.response.finish_reason", "llm.finish_reason", "ai.response.finishReason"},
+	fieldCode:      {"http.response.status_code", "http.status_code", "http.status", "error.code", "litellm.provider.error.code", "error.type"},
 
 	fieldProvider: {"gen_ai.provider.name", "gen_ai.system", "llm.system", "llm.provider", "ai.model.provider"},
 
@@ -169,8 +168,7 @@ func (x *export) request() ingest.Request {
 	if x.inferTokens(&x.attrs, &r, true); r.OutputTokens == ingest.Unknown && x.isEmbedding() {
 		r.OutputTokens = 0
 	}
-	r.Status = x.attrs.ended(fieldFinish, fieldError, fieldHTTPStatus)
-	if x.failed || x.attrs.has(fieldError) {
+	if x.failed {
 		r.Status = max(r.Status, ingest.StatusError)
 	}
 	settle(&r)
