@@ -3,7 +3,6 @@ package alerting
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -320,9 +319,3 @@ func (b *conditions) poorForecast() {
 
 // reportedReplicas is the number of ready and pending replicas, without those that do not report yet.
 func (d *Decision) reportedReplicas() int { return d.Ready + d.Pending - d.Unreported }
-
-// twoDigits is an amount in two digits, enough for a rate limit.
-func twoDigits(v float64) string {
-	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
-	return value.Short(math.Round(v/unit) * unit)
-}

@@ -68,14 +68,14 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	if v.Storage != "" {
 		b.add(StorageDegraded, "", alertText{
 			Summary:     "Some data has not been stored since " + clock(v.StorageSince),
-			Description: capitalise(firstWords(v.Storage)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
+			Description: capitalise(value.Cut(v.Storage, maxError)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
 			Action:      "Make room on the disk, or repair the disk or the NATS stream that is named.",
 		})
 	}
 	if v.Diverged > 0 {
 		b.add(DecisionsDiverge, "", alertText{
 			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
-			Description: "The decision that was logged first counts. The newest difference: " + firstWords(v.Divergence) + ".",
+			Description: "The decision that was logged first counts. The newest difference: " + value.Cut(v.Divergence, maxError) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
 		})
 	}
@@ -85,13 +85,13 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		case s.Disabled:
 			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     "Forewarm sends nothing to " + value.Cut(s.Sink, maxName) + " until it is restarted",
-				Description: "The receiver answered that it is gone: " + firstWords(s.Err) + ". Other receivers are not affected.",
+				Description: "The receiver answered that it is gone: " + value.Cut(s.Err, maxError) + ". Other receivers are not affected.",
 				Action:      "Correct the receiver's address in the configuration, and restart Forewarm.",
 			})
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("Waiting notifications: at most %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, firstWords(s.Err)),
+				Description: fmt.Sprintf("Waiting notifications: at most %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
 				Action:      "Check the receiver, its address and its credentials.",
 			})
 		}
@@ -127,7 +127,7 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	}
 	if v.Refusals != "" {
 		first, _, _ := strings.Cut(v.Refusals, "; ")
-		w = w.with(firstWords(first) + ".")
+		w = w.with(value.Cut(first, maxError) + ".")
 	}
 	return w, true
 }

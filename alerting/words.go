@@ -26,8 +26,11 @@ const (
 	maxWords   = 60
 )
 
-// maxName is how many characters of a class or receiver a summary has.
-const maxName = 40
+// maxName is how many characters of a class or receiver a summary has, and maxError those of an error in a description.
+const (
+	maxName  = 40
+	maxError = 120
+)
 
 // with adds sentences to the description as far as maxWords allows.
 func (w alertText) with(sentences ...string) alertText {
@@ -37,15 +40,6 @@ func (w alertText) with(sentences ...string) alertText {
 		}
 	}
 	return w
-}
-
-// firstWords is the beginning of a text such as an error. Logs and /readyz have all of it.
-func firstWords(text string) string {
-	const limit = 25 // words
-	if all := strings.Fields(text); len(all) > limit {
-		return strings.Join(all[:limit], " ") + " …"
-	}
-	return text
 }
 
 // joinSentences joins the parts that are not empty.
@@ -297,7 +291,7 @@ func loadAdvice(d *Decision) string {
 			parts = append(parts, "no request of "+features.ClassText(l.Class))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("at most %s tokens/s of %s", twoDigits(l.TokensPerS), features.ClassText(l.Class)))
+		parts = append(parts, fmt.Sprintf("at most %s tokens/s of %s", value.Short(l.TokensPerS), features.ClassText(l.Class)))
 	}
 	return "admit " + strings.Join(parts, " and ")
 }

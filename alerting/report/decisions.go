@@ -132,15 +132,11 @@ func (p *pool) decisions() Decisions {
 	up := false
 	for i := range p.ticks {
 		t := &p.ticks[i]
-		counts := !t.at.Before(p.from)
-		if counts {
-			out.PeakReady, out.PeakDesired = max(out.PeakReady, t.ready), max(out.PeakDesired, t.desired)
-		}
 		if i == 0 || t.desired == p.ticks[i-1].desired {
 			continue
 		}
 		more := t.desired > p.ticks[i-1].desired
-		if counts {
+		if !t.at.Before(p.from) {
 			out.Actions++
 			if before != nil && more != up && t.at.Sub(before.at) <= time.Hour {
 				out.TakenBack++

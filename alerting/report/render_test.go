@@ -66,7 +66,7 @@ func week() *Report {
 					{Start: start.Add(33 * time.Hour), Minutes: 12, Resource: "kv", Utilisation: 1.072, Forecast: .76, Outcome: InTime, LeadMinutes: 14, Cause: "Class chat causes it: prompts 2.3 times as long within an hour."},
 					{Start: start.Add(60 * time.Hour), Minutes: 3, Resource: "prefill", Utilisation: 1.2, Forecast: nan, Outcome: Missed, LeadMinutes: nan},
 				}},
-			Decisions: Decisions{Mode: "advisory", PeakReady: 6, PeakDesired: 9,
+			Decisions: Decisions{Mode: "advisory",
 				Actions: 88, TakenBack: 9,
 				Provision: Provision{KnownMinutes: 10040, LagMinutes: 8, GPUsPerReplica: 8, ReplicaHourUSD: 20,
 					Needed: amount(540), Over: amount(133), Under: amount(.25),

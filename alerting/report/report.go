@@ -123,10 +123,8 @@ type Episode struct {
 
 // Decisions counts decisions.
 type Decisions struct {
-	Mode        string `json:"mode"`                  // of the newest decision
-	DecodeOnly  bool   `json:"decode_only,omitempty"` // the pool has prefill replicas, which replicas, hours and saturations leave out
-	PeakReady   int    `json:"peak_ready"`
-	PeakDesired int    `json:"peak_desired"`
+	Mode       string `json:"mode"`                  // of the newest decision
+	DecodeOnly bool   `json:"decode_only,omitempty"` // the pool has prefill replicas, which replicas, hours and saturations leave out
 
 	Actions   int       `json:"actions"`    // changes of the desired replicas
 	TakenBack int       `json:"taken_back"` // those of Actions that undo the one before within an hour
