@@ -35,9 +35,8 @@ type Config struct {
 	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means
 	// DefaultShown.
 	Shown int
-	// Zones are the time zones of daily and weekly seasons, by pool; Zone is that of the other pools. Nil is UTC.
-	Zones map[string]*time.Location
-	Zone  *time.Location
+	// Zone is the time zone of a pool's daily and weekly seasons. Nil, and a nil result, are UTC.
+	Zone func(pool string) *time.Location
 	// Events are the calendar of all pools. At most MaxEvents.
 	Events []Event
 }
@@ -254,11 +253,10 @@ func (pf *PoolForecast) Of(dimension string) *Forecast {
 func (f *Forecaster) pool(name string) *pool {
 	i, ok := f.find(name)
 	if !ok {
-		zone, own := f.cfg.Zones[name]
-		if !own {
-			zone = f.cfg.Zone
+		p := &pool{of: f, total: newClass(name, features.TotalClass), poolState: poolState{Name: name}}
+		if f.cfg.Zone != nil {
+			p.zone = f.cfg.Zone(name)
 		}
-		p := &pool{of: f, zone: zone, total: newClass(name, features.TotalClass), poolState: poolState{Name: name}}
 		for j := range f.cfg.Events {
 			if e := &f.cfg.Events[j]; e.Pool == name {
 				p.events = append(p.events, e)

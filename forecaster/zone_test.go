@@ -57,7 +57,7 @@ func TestSeasonInLocalTime(t *testing.T) {
 // Every series of a pool has the pool's time zone, also after a restart.
 func TestZoneOfSeries(t *testing.T) {
 	zone := time.FixedZone("east", 5*3600+1800)
-	cfg := Config{Zones: map[string]*time.Location{"utc": nil}, Zone: zone}
+	cfg := Config{Zone: func(pool string) *time.Location { return map[string]*time.Location{"p": zone}[pool] }}
 	f := New(cfg)
 	for i := range 20 {
 		var ws []features.Window

@@ -169,14 +169,13 @@ func serviceOf(c *capacity.Pool) features.Service {
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {
-	f := forecaster.Config{Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.Features.MaxClasses, Shown: c.ShownClasses, Zones: map[string]*time.Location{}, Events: c.Events}
-	for i := range c.Pools {
-		f.Zones[c.Pools[i].Name] = c.Pools[i].Zone
+	return forecaster.Config{
+		Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.Features.MaxClasses, Shown: c.ShownClasses, Events: c.Events,
+		Zone: func(name string) *time.Location {
+			pool, _ := c.Pool(name)
+			return pool.Zone
+		},
 	}
-	if c.DefaultPool != nil {
-		f.Zone = c.DefaultPool.Zone
-	}
-	return f
 }
 
 func (c *Config) producers() features.ProducersConfig {
