@@ -96,7 +96,7 @@ func (d *Decision) replicasText(n int) string { return value.Count(n, d.role()+"
 // PrefillSupply is the prefill replicas of a disaggregated pool, counted as in Roles.
 func PrefillSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply {
 	if !st.PrefillKnown {
-		return forecaster.Supply{Ready: p.PrefillReplicas.Initial}
+		return forecaster.Supply{Ready: p.BoundsOf(capacity.PrefillRole).Initial}
 	}
 	return withArrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
@@ -152,7 +152,7 @@ func (p *plan) roles(d *Decision, st *State, cfg Config) {
 	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.now, desired).Pending
 	d.ByRole = &Roles{
 		Prefill: desired, Decode: d.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
-		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.PrefillReserves, PrefillAskedAt: st.PrefillAsked.UTC(),
+		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.ReservesOf(capacity.PrefillRole), PrefillAskedAt: st.PrefillAsked.UTC(),
 		PrefillDrivers: finiteDrivers(s.projection.Drivers), PrefillConstraints: constraints,
 	}
 }

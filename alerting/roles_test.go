@@ -15,7 +15,8 @@ import (
 // disaggregated adds prefill replicas of 1000 prompt tokens/s each, and a demand for them.
 func disaggregated(prompts float64) func(*Input) {
 	return func(in *Input) {
-		in.Pool.Disaggregated, in.Pool.PrefillReplicas = true, capacity.Replicas{Min: 1, Max: 6, Initial: 2}
+		in.Pool.Disaggregated = true
+		in.Pool.Config.Disaggregated = capacity.Disaggregated{PrefillReplicas: capacity.Replicas{Min: 1, Max: 6, Initial: 2}, PrefillReserves: &capacity.Reserves{}}
 		in.Pool.Rates.PrefillTokensPerS = 1000
 		f := in.Forecast.Total[0]
 		f.Dimension, f.Now.Mean = features.DimPrefill, prompts
@@ -129,7 +130,7 @@ func promptPaths(in *Input) forecaster.PoolForecast {
 func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (Decision, State) {
 	t.Helper()
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
-	in.Pool.PrefillReserves = reserves
+	in.Pool.Config.Disaggregated.PrefillReserves = &reserves
 	pf := promptPaths(&in)
 	in.Projection.Prompts = new(forecaster.Project(&pf, CapacityOf(&in.Pool, nil, capacity.PrefillRole), &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
 	in.Projection.Prompts.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
@@ -178,7 +179,8 @@ func TestPrefillReserves(t *testing.T) {
 	var st State
 	step := func(minute int, edit func(*Input)) Decision {
 		in := scene{ready: 6, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
-		in.Pool.Reserves, in.Pool.PrefillReserves = capacity.Reserves{Failure: 1, Failover: 1}, capacity.Reserves{Failure: 1, Failover: 1}
+		in.Pool.Reserves = capacity.Reserves{Failure: 1, Failover: 1}
+		in.Pool.Config.Disaggregated.PrefillReserves = nil // the same
 		if edit != nil {
 			edit(&in)
 		}
@@ -198,14 +200,14 @@ func TestPrefillReserves(t *testing.T) {
 			t.Fatalf("minute %d: %d prefill replicas, %q", 1+m, d.ByRole.Prefill, d.Reason)
 		}
 	}
-	smaller := func(in *Input) { in.Pool.PrefillReserves = capacity.Reserves{Failure: 1} }
+	smaller := func(in *Input) { in.Pool.Config.Disaggregated.PrefillReserves = &capacity.Reserves{Failure: 1} }
 	if d := step(31, smaller); d.ByRole.Prefill != 5 { // five were needed a minute ago
 		t.Errorf("%d prefill replicas immediately after the change, want 5", d.ByRole.Prefill)
 	}
 	if d := step(32, smaller); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for the next 15 min, with a certainty of 98 %. Advising 4 prefill replicas (5 now).") {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
-	if d := step(34, func(in *Input) { smaller(in); in.Pool.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
+	if d := step(34, func(in *Input) { smaller(in); in.Pool.Config.Disaggregated.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
 		d.ByRole.PrefillConstraints[0].String() != "disaggregated.prefill_replicas.max 3: 4 wanted" {
 		t.Errorf("%+v at most 3: %v", *d.ByRole, d.ByRole.PrefillConstraints)
 	}
@@ -227,7 +229,7 @@ func TestPublishPrefill(t *testing.T) {
 	var d Decision
 	step := func(minute int, prompts float64) {
 		in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(prompts)}.input(t)
-		in.Pool.PrefillReplicas.Min = 0
+		in.Pool.Config.Disaggregated.PrefillReplicas.Min = 0
 		d, st = Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, DefaultConfig())
 	}
 	step(0, 1500)

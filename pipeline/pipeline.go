@@ -448,12 +448,15 @@ func (p *Pipeline) project(
 	pool.Rates = trusted.Rates
 	supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + cfg.Hold
-	projection := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.DecodeRole), &pool.Warmup, supply, pool.Reserves.Failure, window, &e.Calibrator)
-	projection.Drivers = p.forecaster.Drivers(f.Pool, projection.Binding, 3)
+	project := func(role capacity.Role, supply forecaster.Supply) forecaster.Projection {
+		of := alerting.CapacityOf(&pool, &trusted, role)
+		x := forecaster.Project(f, of, &pool.Warmup, supply, pool.ReservesOf(role).Failure, window, &e.Calibrator)
+		x.Drivers = p.forecaster.Drivers(f.Pool, x.Binding, 3)
+		return x
+	}
+	projection := project(capacity.DecodeRole, supply)
 	if pool.Disaggregated {
-		prompts := forecaster.Project(f, alerting.CapacityOf(&pool, &trusted, capacity.PrefillRole), &pool.Warmup, alerting.PrefillSupply(t, &pool, &e.Decision), pool.PrefillReserves.Failure, window, &e.Calibrator)
-		prompts.Drivers = p.forecaster.Drivers(f.Pool, prompts.Binding, 3)
-		projection.Prompts = &prompts
+		projection.Prompts = new(project(capacity.PrefillRole, alerting.PrefillSupply(t, &pool, &e.Decision)))
 	}
 	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)

@@ -82,6 +82,6 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 			}
 		}
 	}
-	in.Pool.Replicas, in.Pool.Prefill = cmp.Or(replicas, p.Replicas.Initial), cmp.Or(prefill, p.PrefillReplicas.Initial)
+	in.Pool.Replicas, in.Pool.Prefill = cmp.Or(replicas, p.Replicas.Initial), cmp.Or(prefill, p.BoundsOf(capacity.PrefillRole).Initial)
 	return nil
 }

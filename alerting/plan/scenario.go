@@ -207,7 +207,7 @@ func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
 		}
 	}
 	o.Replicas, o.Prefill = e.pool.withReserves(o.Replicas, capacity.AnyRole), e.pool.withReserves(o.Prefill, capacity.PrefillRole)
-	if o.Prefill > e.pool.PrefillReplicas.Max {
+	if o.Prefill > e.pool.BoundsOf(capacity.PrefillRole).Max {
 		o.Blocked = "disaggregated.prefill_replicas.max"
 	}
 	if limit, key := e.pool.Limit(); o.Replicas > limit {

@@ -92,7 +92,7 @@ func New(in Input) (*Sheet, error) {
 		Attempts: number(t.Mean().Requests / calls), Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
-		s.Prefill, s.PrefillLimit = p.Prefill, p.PrefillReplicas.Max
+		s.Prefill, s.PrefillLimit = p.Prefill, p.BoundsOf(capacity.PrefillRole).Max
 	}
 	e := evaluation{pool: p, traffic: t}
 	for _, scenario := range in.Scenarios() {
@@ -148,7 +148,7 @@ func (s *Sheet) note(in *Input) {
 	if reserves := p.Reserves.String(); reserves != "" {
 		s.Notes = append(s.Notes, "Replicas include a reserve: "+reserves+".")
 	}
-	if reserves := p.PrefillReserves.String(); p.Disaggregated && reserves != "" {
+	if reserves := p.ReservesOf(capacity.PrefillRole).String(); p.Disaggregated && reserves != "" {
 		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+reserves+".")
 	}
 }

@@ -133,8 +133,8 @@ func RoleOf(dimension string) Role {
 
 // ReservesOf are the reserves of a role.
 func (p *Pool) ReservesOf(role Role) Reserves {
-	if p.Disaggregated && role == PrefillRole {
-		return p.PrefillReserves
+	if kept := p.Config.Disaggregated.PrefillReserves; p.Disaggregated && role == PrefillRole && kept != nil {
+		return *kept
 	}
 	return p.Reserves
 }
@@ -142,7 +142,7 @@ func (p *Pool) ReservesOf(role Role) Reserves {
 // BoundsOf bounds the replicas of a role.
 func (p *Pool) BoundsOf(role Role) Replicas {
 	if p.Disaggregated && role == PrefillRole {
-		return p.PrefillReplicas
+		return p.Config.Disaggregated.PrefillReplicas
 	}
 	return p.Replicas
 }

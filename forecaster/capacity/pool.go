@@ -25,11 +25,9 @@ type Pool struct {
 	Rates    Rates
 	Warmup   Warmup
 
-	Disaggregated   bool // prompts are computed on replicas of their own; Replicas are those that decode
-	PrefillReplicas Replicas
-	PrefillReserves Reserves // of PrefillReplicas
-	Fit             *Fit     // of the model on a replica; nil without a model
-	Curve           Curve    // of a benchmark; nil without one
+	Disaggregated bool  // prompts are computed on replicas of their own; Replicas are those that decode
+	Fit           *Fit  // of the model on a replica; nil without a model
+	Curve         Curve // of a benchmark; nil without one
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -55,13 +53,7 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		Config: c, Zone: zone, KVTokens: float64(c.KVCapacityTokens),
 		Rates:         Rates{PrefillTokensPerS: c.PrefillTokensPerS, DecodeTokensPerS: c.decode(), Source: Stated},
 		Warmup:        NewWarmup(c.Warmup.P50, c.Warmup.P90),
-		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0, PrefillReplicas: c.Disaggregated.PrefillReplicas,
-	}
-	switch kept := c.Disaggregated.PrefillReserves; {
-	case p.Disaggregated && kept != nil:
-		p.PrefillReserves = *kept
-	case p.Disaggregated:
-		p.PrefillReserves = c.Reserves
+		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0,
 	}
 	if err := p.readModel(&c, files.Model); err != nil {
 		return Pool{}, err
