@@ -104,9 +104,9 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	if dimension == "" && p.Projection != nil {
 		dimension = p.Projection.Binding
 	}
-	for f := range p.forecasts() {
+	for _, f := range p.forecasts() {
 		if f.Class == class && (dimension == "" || f.Dimension == dimension) {
-			return forecastBasisJSON{forecaster.Explain(f), unit(f.Dimension)}, nil
+			return forecastBasisJSON{forecaster.Explain(&f), unit(f.Dimension)}, nil
 		}
 	}
 	return nil, Problemf(http.StatusNotFound, "no forecast of class %q and dimension %q; /api/v1/pools/%s/forecast lists those there are", class, dimension, p.Pool)

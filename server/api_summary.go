@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -24,7 +23,6 @@ type poolsJSON struct {
 type summaryJSON struct {
 	headJSON
 	Desired   *int       `json:"desired_replicas"`
-	Resources int        `json:"resources"`
 	Alerts    int        `json:"alerts"` // firing ones
 	Decision  *briefJSON `json:"decision"`
 }
@@ -100,11 +98,13 @@ func riskOf(p *PoolView) (out riskJSON) {
 
 // worst is nil if no capacity is known.
 func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
+	r, _ := p.resource(f.Dimension)
 	factor := loadFactor(p.Decision, f.Dimension)
-	for h, capacity := range capacityAhead(p, f) {
-		likely, bad := 1-factor*f.Minute[h][forecaster.L50]/capacity, 1-factor*f.Minute[h][forecaster.L90]/capacity
-		if !math.IsNaN(bad) && !math.IsInf(bad, 0) && (out == nil || number(bad) < out.P10) {
-			out = &worstJSON{number(bad), number(likely), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
+	for h, ready := range readyAhead(p, f) {
+		capacity := r.PerReplica * float64(ready)
+		likely, bad := number(1-factor*f.Minute[h][forecaster.L50]/capacity), number(1-factor*f.Minute[h][forecaster.L90]/capacity)
+		if bad.Known() && (out == nil || bad < out.P10) {
+			out = &worstJSON{bad, likely, f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
 		}
 	}
 	return out
@@ -120,9 +120,6 @@ func loadFactor(d *alerting.Decision, dimension string) float64 {
 
 func summary(p *PoolView) summaryJSON {
 	out := summaryJSON{headJSON: head(p), Alerts: len(p.Alerts)}
-	if p.Projection != nil {
-		out.Resources = len(p.Projection.Resources)
-	}
 	if d := p.Decision; d != nil {
 		out.Desired = &d.Desired
 		out.Decision = &briefJSON{d.EventID(), d.Mode, d.PoolAction(), d.Withheld, d.Reason}

@@ -242,16 +242,12 @@ func equal(a, b number) bool { return a == b || a != a && b != b }
 // stepsAhead are the replicas at each future minute in which some become ready.
 func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 	r, of := p.resource(f.Dimension)
-	if r == nil || !(r.PerReplica > 0) {
-		return nil
-	}
-	for h, capacity := range capacityAhead(p, f) {
-		if len(out) > 0 && number(capacity) == out[len(out)-1].Capacity {
+	for h, ready := range readyAhead(p, f) {
+		if len(out) > 0 && ready == out[len(out)-1].Ready {
 			continue
 		}
-		ready := int(math.Round(capacity / r.PerReplica))
 		pending := of.Supply.Ready + len(of.Supply.Pending) - ready
-		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, nil, number(capacity), true})
+		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, nil, number(float64(ready) * r.PerReplica), true})
 	}
 	return out
 }
@@ -281,22 +277,21 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	return out, nil
 }
 
-// capacityAhead is the capacity of the pool in each future minute: of ready replicas, and of pending ones after their
-// lead time. It is nil if the capacity of the dimension is unknown.
-func capacityAhead(p *PoolView, f *forecaster.Forecast) []float64 {
+// readyAhead is the replicas that serve a dimension in each future minute: ready ones, and pending ones after their lead
+// time. It is nil if the capacity of the dimension is unknown.
+func readyAhead(p *PoolView, f *forecaster.Forecast) []int {
 	r, of := p.resource(f.Dimension)
 	if r == nil || !(r.PerReplica > 0) {
 		return nil
 	}
-	out := make([]float64, forecaster.Horizon)
+	out := make([]int, forecaster.Horizon)
 	for h := range out {
-		n := of.Supply.Ready
+		out[h] = of.Supply.Ready
 		for _, asked := range of.Supply.Pending {
 			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
-				n++
+				out[h]++
 			}
 		}
-		out[h] = float64(n) * r.PerReplica
 	}
 	return out
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-func TestCapacityGrowsWhenPendingReplicasAreReady(t *testing.T) {
+func TestReplicasGrowWhenPendingOnesAreReady(t *testing.T) {
 	p := fullReader().pools[1]
 	f := p.Forecast.Of(features.DimKV)
-	got := capacityAhead(&p, f) // one replica is pending for 3 minutes, and the lead time is 13 minutes
-	if got[9] != 500_000 || got[10] != 600_000 {
-		t.Errorf("capacity at minutes 9 and 10: %g, %g; want 500000, 600000", got[9], got[10])
+	got := readyAhead(&p, f) // one replica is pending for 3 minutes, and the lead time is 13 minutes
+	if got[9] != 5 || got[10] != 6 {
+		t.Errorf("ready replicas at minutes 9 and 10: %d, %d; want 5, 6", got[9], got[10])
 	}
-	if c := capacityAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
-		t.Errorf("capacity of a dimension without capacity: %v", c)
+	if c := readyAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
+		t.Errorf("replicas of a dimension without capacity: %v", c)
 	}
 }
 

@@ -120,7 +120,9 @@ func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func
 // Counter exposes a counter that f returns; name ends in _total and may have labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)
-	e.Write(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writers = append(e.writers, func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
 }
 
 // WritePrometheus writes everything in the text exposition format.
@@ -152,13 +154,6 @@ func (e *Exporter) describe(name, help string) {
 	defer e.mu.Unlock()
 	family, _, _ := strings.Cut(name, "{")
 	e.help[family] = help
-}
-
-// Write exposes what f writes in the text exposition format.
-func (e *Exporter) Write(f func(w io.Writer)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.writers = append(e.writers, f)
 }
 
 // describeAll adds the help texts, which the metrics library leaves empty, and deletes repeated metadata of a family.

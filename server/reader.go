@@ -1,7 +1,6 @@
 package server
 
 import (
-	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -86,16 +85,8 @@ func find(r Reader, name string) (*PoolView, error) {
 }
 
 // forecasts are those of the whole pool, and then those of its classes, as listed in features.Dimensions.
-func (p *PoolView) forecasts() iter.Seq[*forecaster.Forecast] {
-	return func(yield func(*forecaster.Forecast) bool) {
-		for _, all := range [][]forecaster.Forecast{p.Forecast.Total, p.Forecast.Classes} {
-			for i := range all {
-				if !yield(&all[i]) {
-					return
-				}
-			}
-		}
-	}
+func (p *PoolView) forecasts() []forecaster.Forecast {
+	return slices.Concat(p.Forecast.Total, p.Forecast.Classes)
 }
 
 // resource finds the projection of one dimension, and that of the replicas that serve it; nil without.

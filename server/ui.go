@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"math"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -237,33 +236,14 @@ func (s *Server) decisionPage(r *http.Request) (string, any, error) {
 	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
-// finite is a number of the API of any type; ok is false if it is unknown.
-func finite(v any) (f float64, ok bool) {
-	switch x := reflect.Indirect(reflect.ValueOf(v)); {
-	case x.CanFloat():
-		f = x.Float()
-	case x.CanInt():
-		f = float64(x.Int())
-	default:
-		return 0, false
-	}
-	return f, !math.IsNaN(f) && !math.IsInf(f, 0)
-}
-
-const unknownText = template.HTML(`<span class="unknown">unknown</span>`)
-
-// data shows a rounded number, with the exact value of the API as an attribute.
-func data(f float64, text string) template.HTML {
-	return template.HTML(fmt.Sprintf(`<data value="%s">%s</data>`, strconv.FormatFloat(f, 'g', -1, 64), template.HTMLEscapeString(text)))
-}
-
-// shown shows numbers as text.
+// shown shows a rounded number, with the exact value of the API as an attribute.
 func shown(text func(number) string) func(any) template.HTML {
 	return func(v any) template.HTML {
-		if f, ok := finite(v); ok {
-			return data(f, text(number(f)))
+		n := number(reflect.Indirect(reflect.ValueOf(v)).Float())
+		if !n.Known() {
+			return `<span class="unknown">unknown</span>`
 		}
-		return unknownText
+		return template.HTML(fmt.Sprintf(`<data value="%s">%s</data>`, strconv.FormatFloat(float64(n), 'g', -1, 64), template.HTMLEscapeString(text(n))))
 	}
 }
 
@@ -314,7 +294,7 @@ func etaText(e etaJSON) string {
 
 // RunsOut is when a pool saturates, in a few words; "" if unknown.
 func (o riskJSON) RunsOut() string {
-	if _, ok := finite(o.Probability); !ok {
+	if !o.Probability.Known() {
 		return ""
 	}
 	return etaText(o.ETA)
