@@ -49,30 +49,8 @@ type poolJSON struct {
 
 // curveJSON is how the time per output token of a replica grows with its load; null if unknown.
 type curveJSON struct {
-	Source    capacity.Source `json:"source"`
-	Knee      number          `json:"knee_tokens_per_s"`
-	Objective number          `json:"objective_seconds"`
-	Now       number          `json:"now_tokens_per_s"` // demand over the ready replicas
-	Points    [][2]number     `json:"points"`           // output tokens a second, and seconds a token
-}
-
-func curveToJSON(s *capacity.ServiceCurve, now float64) *curveJSON {
-	if s == nil {
-		return nil
-	}
-	out := &curveJSON{Source: s.Source, Knee: positive(s.Knee), Objective: positive(s.Objective), Now: number(now), Points: [][2]number{}}
-	for _, x := range s.Points {
-		out.Points = append(out.Points, [2]number{number(x.TokensPerS), positive(x.ITL)})
-	}
-	return out
-}
-
-// positive is v, or null if it is 0 (unknown).
-func positive(v float64) number {
-	if v > 0 {
-		return number(v)
-	}
-	return value.Unknown
+	*capacity.ServiceCurve
+	Now number `json:"now_tokens_per_s"` // demand over the ready replicas
 }
 
 // limitJSON is a limit of the whole pool; more replicas do not raise it.
@@ -144,7 +122,9 @@ func poolToJSON(p *PoolView) poolJSON {
 		out.Decision, out.Basis = new(alerting.NewPrescale(d)), d.Basis
 	}
 	if s := p.Service; s != nil {
-		out.Curve = curveToJSON(s.Curve, p.decodePerReplica())
+		if s.Curve != nil {
+			out.Curve = &curveJSON{s.Curve, number(p.decodePerReplica())}
+		}
 		for i := range s.Limits {
 			l := resourceToJSON(&s.Limits[i])
 			out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})

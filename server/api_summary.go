@@ -22,9 +22,9 @@ type poolsJSON struct {
 // summaryJSON is a pool in one line.
 type summaryJSON struct {
 	headJSON
-	Desired   *int       `json:"desired_replicas"`
-	Alerts    int        `json:"alerts"` // firing ones
-	Decision  *briefJSON `json:"decision"`
+	Desired  *int       `json:"desired_replicas"`
+	Alerts   int        `json:"alerts"` // firing ones
+	Decision *briefJSON `json:"decision"`
 }
 
 // headJSON is the state of a pool.

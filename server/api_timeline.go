@@ -49,7 +49,6 @@ type timelineJSON struct {
 	Actual   []pointJSON        `json:"actual"`
 	Forecast []bandJSON         `json:"forecast"`
 	Steps    []stepJSON         `json:"steps"`
-	Warmup   *spanJSON          `json:"warmup"` // a replica requested at its start is ready by its end
 	Marks    []markJSON         `json:"marks"`
 	Decision *alerting.Prescale `json:"decision"` // of that time, as its event has it
 }
@@ -68,14 +67,9 @@ type stepJSON struct {
 	At       time.Time `json:"at"`
 	Ready    int       `json:"ready"`
 	Pending  int       `json:"pending"`
-	Desired  *int      `json:"desired_replicas"` // null ahead
+	Desired  number    `json:"desired_replicas"` // null ahead
 	Capacity number    `json:"capacity"`
 	Ahead    bool      `json:"ahead"` // expected, when starting replicas become ready
-}
-
-type spanJSON struct {
-	From time.Time `json:"from,omitzero"`
-	To   time.Time `json:"to"`
 }
 
 // markJSON is an event on the timeline.
@@ -145,7 +139,6 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	}
 	if then != nil {
 		out.Decision = new(alerting.NewPrescale(then))
-		out.Warmup = &spanJSON{out.At, out.At.Add(then.Lead)}
 	}
 	out.Marks, err = s.marks(r.Context(), p, decisions, out.From, known)
 	return out, err
@@ -214,18 +207,18 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 	out := []stepJSON{}
 	for i := range decisions {
 		d := &decisions[i]
-		x := stepJSON{At: d.Tick.UTC(), Ready: d.Ready, Pending: d.Pending, Desired: &d.Desired, Capacity: value.Unknown}
+		x := stepJSON{At: d.Tick.UTC(), Ready: d.Ready, Pending: d.Pending, Desired: number(d.Desired), Capacity: value.Unknown}
 		for _, of := range []*alerting.Decision{d, d.Prefilling()} {
 			if of == nil {
 				continue
 			}
 			for _, r := range of.Resources {
 				if r.Dimension == resource && r.PerReplica > 0 {
-					x.Ready, x.Pending, x.Desired, x.Capacity = of.Ready, of.Pending, &of.Desired, number(r.PerReplica*float64(of.Ready))
+					x.Ready, x.Pending, x.Desired, x.Capacity = of.Ready, of.Pending, number(of.Desired), number(r.PerReplica*float64(of.Ready))
 				}
 			}
 		}
-		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && *out[n-1].Desired == *x.Desired && equal(out[n-1].Capacity, x.Capacity) {
+		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && out[n-1].Desired == x.Desired && equal(out[n-1].Capacity, x.Capacity) {
 			continue
 		}
 		out = append(out, x)
@@ -247,7 +240,7 @@ func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
 			continue
 		}
 		pending := of.Supply.Ready + len(of.Supply.Pending) - ready
-		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, nil, number(float64(ready) * r.PerReplica), true})
+		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, value.Unknown, number(float64(ready) * r.PerReplica), true})
 	}
 	return out
 }

@@ -78,8 +78,9 @@ func loadChart(t *timelineJSON) *figure {
 		top = max(top, shown)
 	}
 	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), t.Unit, wideWidth, wideHeight, t.From, t.To, 1.08*top)
-	if t.Warmup != nil {
-		c.Span("warmup", minutesFrom(t.From, t.Warmup.From), minutesFrom(t.From, t.Warmup.To), "a replica asked for at the start of this span is ready at its end")
+	now := minutesFrom(t.From, t.At)
+	if t.Decision != nil {
+		c.Span("warmup", now, now+t.Decision.LeadTime/60, "a replica asked for at the start of this span is ready at its end")
 		out.Legend = append(out.Legend, key{"warmup", "a new replica warms up", true})
 	}
 	c.Band("outer", ahead, p90, p95)
@@ -96,7 +97,6 @@ func loadChart(t *timelineJSON) *figure {
 	if value.Highest(load) == 0 && !slices.Contains(load, 0) {
 		out.Note = strings.TrimSpace(out.Note + " No load of this time is in the history.")
 	}
-	now := minutesFrom(t.From, t.At)
 	c.Line("now", []float64{now, now}, []float64{0, 1.08 * top})
 	for _, x := range t.Marks { // along the upper edge
 		c.Dot("mark "+x.Kind, minutesFrom(t.From, x.At), 1.04*top, x.At.Format("15:04")+" "+x.Text)
@@ -134,12 +134,7 @@ func replicaChart(t *timelineJSON) *figure {
 		return nil
 	}
 	all := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready + x.Pending) })
-	asked := columnOf(t.Steps, func(x *stepJSON) float64 {
-		if x.Desired == nil {
-			return math.NaN()
-		}
-		return float64(*x.Desired)
-	})
+	asked := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Desired) })
 	out := &figure{Title: "Replicas", Legend: []key{{"actual", "ready", false}, {"starting", "with those that are starting", false}, {"asked", "asked for", false}}}
 	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), "replicas", wideWidth, lowHeight, t.From, t.To, 1.15*value.Highest(all, asked))
 	drawSteps(c, t, "asked", asked)
@@ -179,16 +174,14 @@ func curveChart(s *curveJSON) *figure {
 	}
 	var xs, ys []float64
 	for _, pt := range s.Points {
-		if pt[0] > 0 && pt[1] > 0 {
-			xs, ys = append(xs, float64(pt[0])), append(ys, 1000*float64(pt[1]))
-		}
+		xs, ys = append(xs, pt.TokensPerS), append(ys, 1000*pt.ITL)
 	}
 	if len(xs) < 2 {
 		return nil
 	}
 	from := map[capacity.Source]string{capacity.Given: "from the benchmark", capacity.Learned: "learned"}[s.Source]
 	out := &figure{Title: "What a replica can serve", Legend: []key{{"line hue0", "time per output token, " + from, false}}}
-	right, top := value.Highest(xs, []float64{float64(s.Knee)}), value.Highest(ys, []float64{1000 * float64(s.Objective)})
+	right, top := value.Highest(xs, []float64{float64(s.Knee)}), value.Highest(ys, []float64{1000 * s.Objective})
 	c := draw.New(halfWidth, halfHeight, out.Title, "time per output token over output tokens a second", 0, 1.05*right, 0, 1.1*top)
 	c.YAxis("ms per token, over output tokens/s", value.Short)
 	for _, v := range draw.Ticks(0, right, 5) {
@@ -196,7 +189,7 @@ func curveChart(s *curveJSON) *figure {
 	}
 	c.Line("line hue0", xs, ys)
 	if s.Objective > 0 {
-		c.Line("limit", []float64{0, right}, []float64{1000 * float64(s.Objective), 1000 * float64(s.Objective)})
+		c.Line("limit", []float64{0, right}, []float64{1000 * s.Objective, 1000 * s.Objective})
 		out.Legend = append(out.Legend, key{"limit", "objective", false})
 	}
 	if s.Knee > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 func TestReplicasGrowWhenPendingOnesAreReady(t *testing.T) {
@@ -110,8 +111,8 @@ func TestTimeline(t *testing.T) {
 	if want := []string{"-50m0s scale_out", "-40m0s scale_out", "-1m0s warning"}; !slices.Equal(marks, want) {
 		t.Errorf("marks %q, want %q", marks, want)
 	}
-	if len(x.Forecast) != forecaster.Horizon || x.Warmup == nil || x.Warmup.To.Sub(x.At) != 13*time.Minute {
-		t.Errorf("%d minutes ahead, warm-up %+v", len(x.Forecast), x.Warmup)
+	if len(x.Forecast) != forecaster.Horizon || x.Decision == nil || x.Decision.LeadTime != 13*60 {
+		t.Errorf("%d minutes ahead, decision %+v", len(x.Forecast), x.Decision)
 	}
 }
 
@@ -141,8 +142,8 @@ func TestTimelineBeforeTheFirstTick(t *testing.T) {
 // TestCharts: no chart contains NaN or infinite values. A capacity far above the load is not drawn, but in the note.
 func TestCharts(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
-	curve := curveChart(curveToJSON(&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
-		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}, math.NaN()))
+	curve := curveChart(&curveJSON{&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
+		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}, value.Unknown})
 	for _, f := range []*figure{loadChart(x), replicaChart(x), curve} {
 		if text := string(f.SVG); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "<path") {
 			t.Errorf("%s: %s", f.Title, text)

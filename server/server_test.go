@@ -69,15 +69,15 @@ func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 func TestGoldens(t *testing.T) {
 	s := newTestServer(fullReader())
 	for path, file := range map[string]string{
-		"/api/v1/status":     "status.json",
-		"/api/v1/pools":      "pools.json",
-		"/api/v1/pools/chat": "pool.json",
-		"/api/v1/pools/nope": "unknown_pool.json",
-		"/readyz":            "readyz.json",
+		"/api/v1/status":                      "status.json",
+		"/api/v1/pools":                       "pools.json",
+		"/api/v1/pools/chat":                  "pool.json",
+		"/api/v1/pools/nope":                  "unknown_pool.json",
+		"/readyz":                             "readyz.json",
 		"/api/v1/pools/chat/forecast?class=*": "forecast.json",
-		"/api/v1/explain?pool=chat&dimension=requests":           "explain.json",
-		"/api/v1/explain?pool=chat&class=nope":                   "unknown_explanation.json",
-		"/api/v1/explain?pool=nope":                              "unknown_pool.json",
+		"/api/v1/explain?pool=chat&dimension=requests": "explain.json",
+		"/api/v1/explain?pool=chat&class=nope":         "unknown_explanation.json",
+		"/api/v1/explain?pool=nope":                    "unknown_pool.json",
 	} {
 		w := get(t, s, path)
 		want := http.StatusOK
