@@ -52,19 +52,18 @@ func (b *Batch) Records() int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }
 
-// keptRecords bounds the memory that Reset keeps in each slice.
-const keptRecords = 4096
-
 // Reset empties b for reuse. The slices keep their capacity, unless it is large.
 func (b *Batch) Reset() {
+	const keptRecords = 4096
 	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
-	b.Requests, b.Sums, b.Replicas = emptied(b.Requests), emptied(b.Sums), emptied(b.Replicas)
-	b.Acks, b.Refused = emptied(b.Acks), emptied(b.Refused)
+	b.Requests, b.Sums, b.Replicas = Emptied(b.Requests, keptRecords), Emptied(b.Sums, keptRecords), Emptied(b.Replicas, keptRecords)
+	b.Acks, b.Refused = Emptied(b.Acks, keptRecords), Emptied(b.Refused, keptRecords)
 	b.Histories = nil // rare and large
 }
 
-func emptied[T any](list []T) []T {
-	if cap(list) > keptRecords {
+// Emptied keeps the memory of list for reuse, unless it has more than most elements.
+func Emptied[T any](list []T, most int) []T {
+	if cap(list) > most {
 		return nil
 	}
 	return list[:0]

@@ -133,16 +133,9 @@ func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	if over := d.records - lim.BatchRecords; over > 0 {
 		d.refuse(ingest.ReasonBatchTooLong, "%d records beyond the limit of %d", over, lim.BatchRecords)
 	}
-	d.plain, d.scratch, d.table = emptied(d.plain), emptied(d.scratch), emptied(d.table)
+	const kept = 64 << 10 // bytes, or strings
+	d.plain, d.scratch, d.table = ingest.Emptied(d.plain, kept), ingest.Emptied(d.scratch, kept), ingest.Emptied(d.table, kept)
 	d.meta, d.batch, d.foreign = Meta{}, nil, nil
-}
-
-// emptied keeps the memory of list for the next message, unless it is large.
-func emptied[T any](list []T) []T {
-	if cap(list) > 64<<10 {
-		return nil
-	}
-	return list[:0]
 }
 
 // open finds the format of a message, checks its names and decompresses it. It refuses the message if it cannot.

@@ -176,7 +176,7 @@ func (x *export) request() ingest.Request {
 		r.ReplicaName = x.attribute(x.attrs.members[fieldInstance])
 	}
 	x.identify(&r)
-	if isSized(&r) || r.Status != ingest.StatusOK {
+	if r.PromptTokens != ingest.Unknown || r.Status != ingest.StatusOK {
 		x.checkRequest(&r)
 	}
 	return r
@@ -186,9 +186,6 @@ func (x *export) request() ingest.Request {
 func (x *export) isEmbedding() bool {
 	return x.attrs.contains(fieldOperation, "embedding") || x.attrs.contains(fieldCall, "embed") || x.attrs.is(fieldSpanKind, "EMBEDDING")
 }
-
-// isSized reports whether the prompt length of a request is known.
-func isSized(r *ingest.Request) bool { return r.PromptTokens != ingest.Unknown }
 
 // minUniqueID is the shortest response id that is treated as unique. Shorter ones, such as Ollama's chatcmpl-0 to
 // chatcmpl-999, recur.

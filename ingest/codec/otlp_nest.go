@@ -69,7 +69,7 @@ func cover(s *otlpSpan, at map[spanKey]*otlpSpan) {
 		outer = above
 		switch {
 		case outer.request == nil:
-		case isSized(s.request):
+		case s.request.PromptTokens != ingest.Unknown:
 			outer.covered = true
 			inherit(s.request, outer.request)
 		default:

@@ -116,7 +116,7 @@ func (c *Config) Validate() error {
 	case s.Replicas > 1 && c.URL == "":
 		return fmt.Errorf("stream.replicas is %d: it must be 1 on the embedded server; set url to use a NATS cluster", s.Replicas)
 	}
-	if !isPrefix(c.Prefix) {
+	if !isSubject(c.Prefix) || strings.ContainsAny(c.Prefix, "*>") {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
 	}
 	return c.validateSources()

@@ -38,7 +38,9 @@ func TestValidate(t *testing.T) {
 
 func TestPrefix(t *testing.T) {
 	for prefix, want := range map[string]bool{"a": true, "a.b": true, "": false, ".a": false, "a.": false, "a b": false, "*": false, "a.>": false, "$JS": false} {
-		if got := isPrefix(prefix); got != want {
+		c := DefaultConfig()
+		c.Prefix = prefix
+		if got := c.Validate() == nil; got != want {
 			t.Errorf("%q: got %v, want %v", prefix, got, want)
 		}
 	}

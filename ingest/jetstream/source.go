@@ -48,6 +48,12 @@ func (c *Config) validateSources() error {
 	return nil
 }
 
+// isSubject reports whether subject is one that clients may publish to, or a pattern of such with the wildcards * and
+// >.
+func isSubject(subject string) bool {
+	return server.IsValidSubject(subject) && !strings.HasPrefix(subject, "$")
+}
+
 // isRelayed reports whether the telemetry stream does not take in the source as it is, see [Config.Relayed].
 func (s *Source) isRelayed() bool {
 	return codec.HoldsPrompts(s.about().ContentType)
