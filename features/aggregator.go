@@ -127,7 +127,7 @@ func (a *Aggregator) evidence(p *pool, minute int64, at unixTime) {
 }
 
 // covered reports whether telemetry of the pool was alive in a minute of the open span. A slow producer does not unset
-// that: its missing records are a reporting delay, which the nowcast corrects. Beyond the bounds of ProducersConfig
+// that: its missing records are a reporting delay, which the nowcast corrects. Beyond the bounds of [NewProducers]
 // that is a fault: it warns and stops scale-in.
 func (a *Aggregator) covered(p *pool, minute int64) bool {
 	return p.Coverage.at(minute).Evidence || p.Watermark >= unixTime(minute+1)*minuteLength

@@ -24,15 +24,6 @@ const (
 	skewTolerance = unixTime(500 * time.Millisecond)
 )
 
-// ProducersConfig defines the faults of producers.
-type ProducersConfig struct {
-	// ByReceipt uses the times at which the stream stored messages: on the wall clock. Without them, the skew of clocks
-	// is unknown.
-	ByReceipt  bool
-	Lateness   time.Duration // a larger clock skew is a fault
-	StaleAfter time.Duration // a longer silence is a fault, when other producers of the pool are live
-}
-
 // Producers tracks those who send telemetry: progress in event time, clock skew and silence. The messages name a
 // producer (the Forewarm-Source header); otherwise the replica of its records does. All others are one producer named
 // "".
@@ -43,16 +34,17 @@ type ProducersConfig struct {
 // last record of a batch does not wait. Only records with an exact event time count for that: an arrival, an end with
 // its time, a report of a replica. Refused records do not count while others are accepted.
 //
-// At most 1,024 producers are tracked, each in the pools that are served; the others are counted. O(1) a record. A Producers must not be used by two
-// goroutines at once. The exported fields are the state for snapshots.
+// At most 1,024 producers are tracked, each in the pools that are served; the others are counted. O(1) a record. A
+// Producers must not be used by two goroutines at once. The exported fields are the state for snapshots.
 type Producers struct {
 	ByName  map[string]*producer `cbor:"1,keyasint"`
 	Refused uint64               `cbor:"2,keyasint"` // records of untracked producers
 	Rotated unixTime             `cbor:"3,keyasint"` // beginning of the current span of delays
 
-	cfg      ProducersConfig
-	source   string // of the batch that is being applied
-	received unixTime
+	lateness, staleAfter time.Duration
+	byReceipt            bool
+	source               string // of the batch that is being applied
+	received             unixTime
 }
 
 // producer is the state of one producer.
@@ -85,19 +77,21 @@ type feed struct {
 	Pause     unixTime `cbor:"5,keyasint"` // usual longest silence: the longest gap, which decays by 2 % with each message
 }
 
-// NewProducers continues from a saved state; nil is none.
-func NewProducers(cfg ProducersConfig, saved *Producers) *Producers {
+// NewProducers continues from a saved state; nil is none. A clock skew above cfg.Lateness is a fault, and a silence above
+// cfg.StaleAfter while other producers of the pool are live. byReceipt uses the times at which the stream stored
+// messages: on the wall clock. Without them, the skew of clocks is unknown.
+func NewProducers(cfg Config, byReceipt bool, saved *Producers) *Producers {
 	if saved == nil || saved.ByName == nil {
 		saved = &Producers{ByName: map[string]*producer{}, Rotated: never}
 	}
-	saved.cfg = cfg
+	saved.lateness, saved.staleAfter, saved.byReceipt = cfg.Lateness, cfg.StaleAfter, byReceipt
 	return saved
 }
 
 // Begin starts a batch of records: source is its publisher, "" for unknown, received the time the stream stored it.
 func (p *Producers) Begin(source string, received time.Time) {
 	p.source, p.received = source, never
-	if p.cfg.ByReceipt {
+	if p.byReceipt {
 		p.received = unixTimeOf(received)
 	}
 }
@@ -147,7 +141,7 @@ func (p *Producers) record(replica, pool string, at unixTime, exact, demand bool
 		at = never
 	}
 	seen := p.received
-	if !p.cfg.ByReceipt {
+	if !p.byReceipt {
 		if seen = at; refusal != "" {
 			return // on the event clock, the time of a refused record is not used
 		}
@@ -268,7 +262,7 @@ func (x *producer) skew() float64 {
 
 // silent reports whether a feed has paused for longer than usual.
 func (p *Producers) silent(f *feed, now unixTime) bool {
-	return now-f.LastSeen > max(unixTime(p.cfg.StaleAfter), 2*f.Pause)
+	return now-f.LastSeen > max(unixTime(p.staleAfter), 2*f.Pause)
 }
 
 // fill sets when a pool was last heard of, and the faults of its producers.
@@ -281,7 +275,7 @@ func (p *Producers) fill(m *PoolMinute, states []ProducerState, now unixTime) {
 		}
 	}
 	m.Heard = seen.time()
-	lateness := max(p.cfg.Lateness.Seconds(), 0)
+	lateness := max(p.lateness.Seconds(), 0)
 	for i := range states {
 		s := &states[i]
 		f := p.ByName[s.Name].Feeds[m.Pool]

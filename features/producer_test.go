@@ -14,7 +14,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-var wallProducers = ProducersConfig{ByReceipt: true, Lateness: 10 * time.Second, StaleAfter: 5 * Minute}
+var producersConfig = Config{Lateness: 10 * time.Second, StaleAfter: 5 * Minute}
 
 // addFinished adds a finished request of a replica, with the times at which it ended and was stored.
 func addFinished(p *Producers, source, replica string, ended, stored float64) {
@@ -25,7 +25,7 @@ func addFinished(p *Producers, source, replica string, ended, stored float64) {
 }
 
 func TestProducerBounds(t *testing.T) {
-	p := NewProducers(wallProducers, nil)
+	p := NewProducers(producersConfig, true, nil)
 	for i := range maxProducers + 10 {
 		addFinished(p, "", fmt.Sprint("replica", i), float64(i), float64(i))
 	}
@@ -41,7 +41,7 @@ func TestProducerBounds(t *testing.T) {
 // Records without an exact time can show that a clock is ahead, but not that it is behind.
 func TestSkewOfInexactRecords(t *testing.T) {
 	skew := func(delay float64, inexact bool) float64 {
-		p := NewProducers(wallProducers, nil)
+		p := NewProducers(producersConfig, true, nil)
 		for i := range 20 {
 			r := request("", float64(i)) // an end without its time: the request may have run for long
 			if !inexact {
@@ -66,7 +66,7 @@ func TestSkewOfInexactRecords(t *testing.T) {
 // After a clock was corrected, its skew is zero within 20 minutes. Refused records, also with impossible times, count only
 // when no other was accepted.
 func TestSkewAfterCorrection(t *testing.T) {
-	p := NewProducers(wallProducers, nil)
+	p := NewProducers(producersConfig, true, nil)
 	for m := range 40 {
 		ahead := 30.0
 		if m >= 10 {
@@ -103,7 +103,7 @@ func TestSkewAfterCorrection(t *testing.T) {
 }
 
 func TestRestoreProducers(t *testing.T) {
-	p, rng := NewProducers(wallProducers, nil), rand.New(rand.NewPCG(1, 1))
+	p, rng := NewProducers(producersConfig, true, nil), rand.New(rand.NewPCG(1, 1))
 	run := func(p *Producers, rng *rand.Rand, from, to int) (out []any) {
 		for m := from; m < to; m++ {
 			for range 20 {
@@ -124,7 +124,7 @@ func TestRestoreProducers(t *testing.T) {
 	if err := cbor.Unmarshal(data, &saved); err != nil {
 		t.Fatal(err)
 	}
-	restored := NewProducers(wallProducers, saved)
+	restored := NewProducers(producersConfig, true, saved)
 	want, got := run(p, rand.New(rand.NewPCG(2, 2)), 25, 50), run(restored, rand.New(rand.NewPCG(2, 2)), 25, 50)
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("outputs differ after a restart (-original +restored):\n%s", diff)
@@ -135,7 +135,7 @@ func TestRestoreProducers(t *testing.T) {
 }
 
 func TestProducersAllocateNothing(t *testing.T) {
-	p := NewProducers(wallProducers, nil)
+	p := NewProducers(producersConfig, true, nil)
 	r, n := changed(request("", 1), times(1, 1, 2)), 0
 	add := func() {
 		n++
@@ -154,7 +154,7 @@ func TestProducersAllocateNothing(t *testing.T) {
 func BenchmarkProducers(b *testing.B) {
 	for _, replicas := range []int{1, 100} {
 		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
-			p, names := NewProducers(wallProducers, nil), make([]string, replicas)
+			p, names := NewProducers(producersConfig, true, nil), make([]string, replicas)
 			for i := range names {
 				names[i] = fmt.Sprint("replica-", i)
 			}

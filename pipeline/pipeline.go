@@ -153,7 +153,7 @@ func New(cfg Config) *Pipeline {
 		cfg: cfg,
 		state: state{
 			Version: snapshotVersion, Clock: cfg.Clock, Time: newTimekeeper(&cfg), Counters: Counters{Refused: map[ingest.Reason]uint64{}},
-			Producers: features.NewProducers(cfg.producers(), nil),
+			Producers: features.NewProducers(cfg.Features, cfg.Clock == WallClock, nil),
 		},
 		dedup: ingest.NewDeduper(cfg.DedupEntries), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
 	}
@@ -176,10 +176,6 @@ func (c *Config) forecasterConfig() forecaster.Config {
 			return pool.Zone
 		},
 	}
-}
-
-func (c *Config) producers() features.ProducersConfig {
-	return features.ProducersConfig{ByReceipt: c.Clock == WallClock, Lateness: c.Features.Lateness, StaleAfter: c.Features.StaleAfter}
 }
 
 // Apply applies one batch. It runs the ticks that become due, in order with the records, and calls emit with each

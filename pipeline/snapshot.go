@@ -98,7 +98,7 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 
 func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	s.Time.clock, s.Time.lateness, s.Time.ahead = p.state.Time.clock, p.state.Time.lateness, p.state.Time.ahead
-	s.Producers = features.NewProducers(p.cfg.producers(), s.Producers)
+	s.Producers = features.NewProducers(p.cfg.Features, s.Clock == WallClock, s.Producers)
 	if s.Counters.Refused == nil {
 		s.Counters.Refused = map[ingest.Reason]uint64{}
 	}

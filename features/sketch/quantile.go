@@ -49,8 +49,7 @@ func valueOf(bin int) float64 {
 
 // Quantile is a mergeable quantile sketch of non-negative values. Its quantiles are within [RelativeAccuracy], less
 // than 1 %, of the true ones (Masson, Rim and Lee 2019, DDSketch, section 2, doi:10.14778/3352063.3352135). Merging
-// adds no error. The zero value is empty and ready for use. Methods that read treat nil as empty. The fields are for
-// snapshots.
+// adds no error. The zero value is empty and ready for use. The fields are for snapshots.
 //
 // Add costs O(1), a few nanoseconds. Memory is two bytes a value, or four bytes for each bin between the smallest and
 // the largest if that is less: 256 bytes for each factor of two, at most 15 KiB.
@@ -107,23 +106,10 @@ func (s *Quantile) Quantile(q float64) float64 {
 }
 
 // Count is the number of values.
-func (s *Quantile) Count() float64 {
-	if s == nil {
-		return 0
-	}
-	return float64(s.N)
-}
+func (s *Quantile) Count() float64 { return float64(s.N) }
 
-// Sum is the sum of the values, exact up to rounding.
-func (s *Quantile) Sum() float64 {
-	if s == nil {
-		return 0
-	}
-	return s.Total
-}
-
-// Mean is Sum over Count; NaN when the sketch is empty.
-func (s *Quantile) Mean() float64 { return s.Sum() / s.Count() }
+// Mean is the mean of the values, exact up to rounding; NaN when the sketch is empty.
+func (s *Quantile) Mean() float64 { return s.Total / s.Count() }
 
 // add counts a bin n times, n > 0.
 func (s *Quantile) add(bin uint16, n uint32) {
