@@ -58,22 +58,15 @@ func (s *scores) issue(fs []forecaster.Forecast) {
 	}
 }
 
-// observe scores the settled minutes in a tick's windows.
+// observe scores the minute that settles, whose windows come first: the classes, and then their sum.
 func (s *scores) observe(windows []features.Window) {
-	for from := 0; from < len(windows); {
-		to := from
-		for to < len(windows) && windows[to].Start.Equal(windows[from].Start) {
-			to++
-		}
-		if windows[from].Settled {
-			s.settle(windows[from:to])
-		}
-		from = to
+	n := 0
+	for n < len(windows) && windows[n].Settled {
+		n++
 	}
-}
-
-// settle scores one minute, classes first and then their sum.
-func (s *scores) settle(windows []features.Window) {
+	if windows = windows[:n]; n == 0 {
+		return
+	}
 	minute := windows[0].Start.Unix() / 60
 	for _, d := range features.Forecast {
 		sum, known := 0.0, false
@@ -91,12 +84,8 @@ func (s *scores) settle(windows []features.Window) {
 
 // all returns the scores with outcomes, by class (the pool first), dimension as in features.Dimensions, and horizon.
 func (s *scores) all() []Score {
-	rank := map[string]int{}
-	for i, d := range features.Dimensions {
-		rank[d.Name] = i
-	}
 	keys := slices.SortedFunc(maps.Keys(s.series), func(a, b seriesKey) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(rank[a.dimension], rank[b.dimension]))
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(features.ForecastIndex(a.dimension), features.ForecastIndex(b.dimension)))
 	})
 	var all []Score
 	for _, key := range keys {
