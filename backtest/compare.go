@@ -117,7 +117,6 @@ type Cost struct {
 	GPUHours Number `json:"gpu_hours"` // at the target; null if no setting reaches it
 	// Tuned is the result in the scored part of the setting of least cost at the target in the tuning part.
 	Tuned Result `json:"tuned"`
-	tuned *contender
 }
 
 // compare compares policies at one target.
@@ -133,8 +132,7 @@ func compare(policies [][]*contender, target float64) Comparison {
 		}
 		scored := newCurve(points)
 		hours := scored.hoursAt(target)
-		tuned := bestTuned(chosen, target)
-		c.Costs = append(c.Costs, Cost{Policy: name, GPUHours: Number(hours), Tuned: tuned.row(), tuned: tuned})
+		c.Costs = append(c.Costs, Cost{Policy: name, GPUHours: Number(hours), Tuned: bestTuned(chosen, target).row()})
 		switch name {
 		case ForewarmPolicy:
 			own = hours

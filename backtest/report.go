@@ -98,11 +98,12 @@ func (r *runner) writeReport(path string, s *Summary) error {
 // shown returns one contender per policy: the setting tuned for the first target, or the default.
 func (r *runner) shown(s *Summary) (all []*contender) {
 	for i, group := range r.policies {
-		if len(s.Comparisons) > 0 {
-			all = append(all, s.Comparisons[0].Costs[i].tuned)
-		} else {
-			all = append(all, group[slices.IndexFunc(group, func(c *contender) bool { return c.isDefault })])
-		}
+		all = append(all, group[slices.IndexFunc(group, func(c *contender) bool {
+			if len(s.Comparisons) > 0 {
+				return c.knob == s.Comparisons[0].Costs[i].Tuned.Knob
+			}
+			return c.isDefault
+		})])
 	}
 	return all
 }
