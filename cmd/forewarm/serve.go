@@ -33,10 +33,7 @@ func serveConfig(path string, clock pipeline.Clock) (*config.Config, error) {
 		return nil, err
 	}
 	cfg.Clock = cmp.Or(clock, cfg.Clock)
-	log, err := daemon.NewLogger(cfg.Log)
-	if err != nil {
-		return nil, err
-	}
+	log := daemon.NewLogger(cfg.Log)
 	for _, warning := range config.UnknownEnv(os.Environ()) {
 		log.Warn(warning)
 	}

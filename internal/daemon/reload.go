@@ -63,10 +63,7 @@ type reloader struct {
 
 // open creates a daemon.
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
-	log, err := NewLogger(cfg.Log)
-	if err != nil {
-		return nil, err
-	}
+	log := NewLogger(cfg.Log)
 	d, err := New(ctx, cfg, Options{Version: r.version, Log: log, alerts: &r.alerts})
 	if err != nil {
 		return nil, err
@@ -123,18 +120,15 @@ func (r *reloader) refuse(err error) {
 }
 
 // NewLogger creates a logger to stderr.
-func NewLogger(c config.Log) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(c.Level)
-	if err != nil {
-		return nil, ConfigError{fmt.Errorf("log.level is %q: it must be debug, info, warn or error", c.Level)}
-	}
+func NewLogger(c config.Log) *zap.Logger {
+	level, _ := zapcore.ParseLevel(c.Level) // the configuration has one of its names
 	zc := zap.NewProductionEncoderConfig()
 	zc.EncodeTime, zc.EncodeDuration = zapcore.RFC3339TimeEncoder, zapcore.StringDurationEncoder
 	encoder := zapcore.NewConsoleEncoder(zc)
 	if c.Format == "json" {
 		encoder = zapcore.NewJSONEncoder(zc)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level))
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
