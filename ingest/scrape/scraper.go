@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/sleep"
-	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Deps is what a Scraper needs of others.
@@ -25,7 +23,10 @@ type Deps struct {
 	Store func(ctx context.Context, b *ingest.Batch) error
 	// Lookup gives the addresses of a name; nil asks the system's resolver.
 	Lookup func(ctx context.Context, name string) ([]string, error)
-	Log    *zap.Logger
+	// Note receives the error of each scrape of a target, by its job and URL, or nil. It is called from several goroutines
+	// at once.
+	Note func(target string, err error)
+	Log  *zap.Logger
 }
 
 // Scraper asks the targets of its jobs once in each interval, spread evenly over it.
@@ -36,9 +37,6 @@ type Scraper struct {
 	deps    Deps
 	clients []*client // one for each job
 	began   time.Time
-
-	mu      sync.Mutex
-	failing map[string]fault // by job and URL; of a target, and of a job's name
 }
 
 // New checks c and reads the files that it names; errors name the key to correct.
@@ -46,7 +44,7 @@ func New(c Config, deps Deps) (*Scraper, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Scraper{cfg: c, deps: deps, failing: map[string]fault{}}
+	s := &Scraper{cfg: c, deps: deps}
 	if deps.Lookup == nil {
 		s.deps.Lookup = net.DefaultResolver.LookupHost
 	}
@@ -103,49 +101,12 @@ func (s *Scraper) scrape(ctx context.Context, t *target) {
 	s.note(t.client, t.address, errors.Join(err, s.publish(ctx, reports)))
 }
 
-// fault is why a target cannot be scraped.
-type fault struct {
-	text  string
-	since time.Time
-}
-
-// note keeps the outcome at a target, or of the resolution of a job's name, and logs when it begins or ends to fail.
+// note passes on the outcome at a target, or of the resolution of a job's name.
 func (s *Scraper) note(c *client, address string, err error) {
-	what := c.name + " cannot read " + c.job.url(address)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f, failed := s.failing[what]
-	if err == nil {
-		if delete(s.failing, what); failed {
-			s.deps.Log.Info("no longer: " + what)
-		}
-		return
+	if err != nil {
+		s.Failures.Add(1)
 	}
-	s.Failures.Add(1)
-	if !failed {
-		f.since = time.Now()
-		s.deps.Log.Warn(what, zap.Error(err))
-	}
-	f.text = value.Printable(err.Error())
-	s.failing[what] = f
-}
-
-// faultsListed bounds the targets that Faults names.
-const faultsListed = 4
-
-// Faults says which targets of which jobs cannot be scraped, and why; "" if all can.
-func (s *Scraper) Faults() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []string
-	for _, what := range slices.Sorted(maps.Keys(s.failing)) {
-		f := s.failing[what]
-		out = append(out, fmt.Sprintf("%s since %s: %s", what, f.since.UTC().Format(time.RFC3339), f.text))
-	}
-	if more := len(out) - faultsListed; more > 0 {
-		out = append(out[:faultsListed], fmt.Sprintf("and %d more targets, which the log names", more))
-	}
-	return strings.Join(out, "; ")
+	s.deps.Note(c.name+", "+c.job.url(address), err)
 }
 
 // source is the producer of the reports. Its clock is the daemon's.

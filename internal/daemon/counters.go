@@ -70,7 +70,7 @@ func (d *Daemon) exportStorage() {
 	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		trouble, _ := d.writeTrouble()
+		trouble, _ := d.failedWrites.text()
 		return trouble != ""
 	})
 	d.exporter.Gauge("forewarm_storage_free_bytes", "Free space where storage.dir is.", func() float64 {

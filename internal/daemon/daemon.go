@@ -25,7 +25,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
-	"github.com/forewarm/forewarm/ingest/scrape"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -76,7 +75,6 @@ type Daemon struct {
 	consumer   *jetstream.Consumer
 	ticker     *jetstream.Ticker // nil with clock: event
 	relay      *jetstream.Relay
-	scraper    *scrape.Scraper // nil when nothing is scraped
 	deadLetter *jetstream.DeadLetter
 	intake     *listener.Listener
 	dispatcher *sink.Dispatcher
@@ -105,7 +103,8 @@ type Daemon struct {
 
 	mu               sync.Mutex
 	status           server.Status
-	failedWrites     map[string]failedWrite       // by part: snapshot, log, series …
+	failedWrites     faults                       // snapshot, log, series …
+	failedScrapes    faults                       // by job and URL
 	refusedBy        map[ingest.Refusal]*refusals // recent ones
 	divergence       string                       // text of the newest
 	omissions        pipeline.Omissions           // as of the last tick
@@ -132,7 +131,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	d := &Daemon{
 		cfg: cfg, pipelineConfig: cfg.Pipeline(), version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
 		decided: map[string]string{}, savedBytes: math.NaN(),
-		exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), failedWrites: map[string]failedWrite{}, refusedBy: map[ingest.Refusal]*refusals{},
+		exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), failedWrites: faults{}, failedScrapes: faults{}, refusedBy: map[ingest.Refusal]*refusals{},
 	}
 	adjustGC(false)
 	lock, err := storage.Lock(cfg.Storage.Dir)
@@ -194,7 +193,8 @@ func (d *Daemon) setStatus(f func(*server.Status)) {
 func (d *Daemon) Status() server.Status {
 	d.mu.Lock()
 	s := d.status
-	s.Storage, _ = d.writeTrouble()
+	s.Storage, _ = d.failedWrites.text()
+	s.Scrape, _ = d.failedScrapes.text()
 	s.Refused = d.refusedText(time.Now())
 	s.Stream = d.failedWrites[troubleStreams].err
 	d.mu.Unlock()
@@ -204,9 +204,6 @@ func (d *Daemon) Status() server.Status {
 		}
 	}
 	s.Sinks = d.sinkTrouble()
-	if d.scraper != nil {
-		s.Scrape = d.scraper.Faults()
-	}
 	s.Connected = d.conn.IsConnected()
 	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())
 	if !s.Connected {

@@ -209,11 +209,11 @@ func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	d.scraper, err = scrape.New(d.cfg.Scrape, scrape.Deps{Store: d.telemetry.Store, Log: d.log.Named("scrape")})
+	scraper, err := scrape.New(d.cfg.Scrape, scrape.Deps{Store: d.telemetry.Store, Note: d.noteScrape, Log: d.log.Named("scrape")})
 	if err != nil {
 		return err
 	}
-	d.sources = append(d.sources, d.scraper.Run)
-	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, names that did not resolve, and reports that were not stored; /readyz says why.", d.scraper.Failures.Load)
+	d.sources = append(d.sources, scraper.Run)
+	d.exporter.Counter("forewarm_scrape_failures_total", "Scrapes that failed, names that did not resolve, and reports that were not stored; /readyz says why.", scraper.Failures.Load)
 	return nil
 }

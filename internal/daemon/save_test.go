@@ -17,7 +17,7 @@ func TestProgressPause(t *testing.T) {
 		{ran: 10 * time.Second, busy: 2 * time.Second, want: 10 * time.Second},
 		{ran: time.Hour, busy: 2 * time.Second, want: 38 * time.Second},
 	} {
-		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now(), failedWrites: map[string]failedWrite{}}
+		d := &Daemon{cfg: &config.Config{}, restoredAt: time.Now(), failedWrites: faults{}}
 		ended := d.restoredAt.Add(test.ran)
 		d.endSaving(ended, test.busy, 1, nil)
 		if got := d.saver.next.Sub(ended); got != test.want {

@@ -48,7 +48,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 	w.skipped = skipped
 	vitals.Sinks = d.dispatcher.Stats()
 	d.mu.Lock()
-	vitals.Storage, vitals.StorageSince = d.writeTrouble()
+	vitals.Storage, vitals.StorageSince = d.failedWrites.text()
 	vitals.Refusals, vitals.Divergence = d.refusedText(now), d.divergence
 	d.mu.Unlock()
 	var notices []alerting.Notice

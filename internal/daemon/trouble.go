@@ -17,41 +17,42 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// failedWrite is the error of the last attempt to write.
-type failedWrite struct {
+// faults are the parts that failed at their last attempt, by name.
+type faults map[string]fault
+
+type fault struct {
 	since time.Time
-	err   string
+	err   string // of the last attempt
 }
 
-// troubleStreams are the faults of streams.
-const troubleStreams = "streams"
+const (
+	troubleStreams = "streams" // the part for faults of streams
+	faultsListed   = 8         // parts that one text lists
+)
 
-// noteWrite records whether the last write of a part succeeded.
-func (d *Daemon) noteWrite(what string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	u, failing := d.failedWrites[what]
+// note records whether the last attempt of a part succeeded.
+func (f faults) note(log *zap.Logger, what string, err error) {
+	u, failing := f[what]
 	if err == nil {
 		if failing {
-			d.log.Info("is written again", zap.String("what", what), zap.Time("was not since", u.since))
+			log.Info("has no fault any more", zap.String("what", what), zap.Time("since", u.since))
 		}
-		delete(d.failedWrites, what)
+		delete(f, what)
 		return
 	}
 	if !failing {
 		u.since = time.Now()
-		d.log.Warn("cannot be written, or has a fault", zap.String("what", what), zap.Error(err))
+		log.Warn("has a fault", zap.String("what", what), zap.Error(err))
 	}
 	u.err = value.Printable(err.Error())
-	d.failedWrites[what] = u
+	f[what] = u
 }
 
-// writeTrouble lists the parts that failed at their last write, except streams, and when the first failure began; "" if
-// none. The caller holds mu.
-func (d *Daemon) writeTrouble() (trouble string, since time.Time) {
+// text lists the parts that fail, except streams, and when the first failure began; "" if none.
+func (f faults) text() (trouble string, since time.Time) {
 	var out []string
-	for _, what := range slices.Sorted(maps.Keys(d.failedWrites)) {
-		u := d.failedWrites[what]
+	for _, what := range slices.Sorted(maps.Keys(f)) {
+		u := f[what]
 		if what == troubleStreams {
 			continue
 		}
@@ -60,7 +61,24 @@ func (d *Daemon) writeTrouble() (trouble string, since time.Time) {
 			since = u.since
 		}
 	}
+	if more := len(out) - faultsListed; more > 0 {
+		out = append(out[:faultsListed], fmt.Sprintf("and %d more, which the log names", more))
+	}
 	return strings.Join(out, "; "), since
+}
+
+// noteWrite records whether the last write of a part succeeded.
+func (d *Daemon) noteWrite(what string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failedWrites.note(d.log, what, err)
+}
+
+// noteScrape records whether the last scrape of a target succeeded.
+func (d *Daemon) noteScrape(target string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failedScrapes.note(d.log, target, err)
 }
 
 // undelivered logs that a sink fails or has recovered.

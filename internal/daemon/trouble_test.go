@@ -26,16 +26,16 @@ func (f *flaky) Send(context.Context, alerting.Notice) error {
 	return nil
 }
 
-func trouble(d *Daemon) string { text, _ := d.writeTrouble(); return text }
+func trouble(d *Daemon) string { text, _ := d.failedWrites.text(); return text }
 
 // TestTroubleEnds: a failed write or delivery is reported until one succeeds.
 func TestTroubleEnds(t *testing.T) {
-	d := &Daemon{log: zap.NewNop(), failedWrites: map[string]failedWrite{}}
+	d := &Daemon{log: zap.NewNop(), failedWrites: faults{}}
 	d.noteWrite("snapshot", errors.New("disk full"))
 	d.noteWrite("log", nil)
-	_, since := d.writeTrouble()
+	_, since := d.failedWrites.text()
 	d.noteWrite("snapshot", errors.New("no rights"))
-	if text, still := d.writeTrouble(); text != "snapshot: no rights" || !still.Equal(since) {
+	if text, still := d.failedWrites.text(); text != "snapshot: no rights" || !still.Equal(since) {
 		t.Errorf("storage: %q since %s, want %s", text, still, since)
 	}
 	d.noteWrite("snapshot", nil)
