@@ -93,10 +93,12 @@ type resourceJSON struct {
 	Probability  map[string]number `json:"saturation_probability"`              // by horizon in minutes
 }
 
-func (s *Server) getStatus(*http.Request) (any, error) {
+func (s *Server) getStatus(*http.Request) (any, error) { return s.status(), nil }
+
+func (s *Server) status() statusJSON {
 	st := s.reader.Status()
 	st.Producers, st.Alerts = append([]features.ProducerState{}, st.Producers...), append([]alerting.Alert{}, st.Alerts...)
-	return statusJSON{st, value.Instant(st.Tick), len(s.reader.Pools())}, nil
+	return statusJSON{st, value.Instant(st.Tick), len(s.reader.Pools())}
 }
 
 func getPool(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), nil }

@@ -42,13 +42,11 @@ var pages = func() map[string]*template.Template {
 
 // frame is the common part of all pages.
 type frame struct {
-	Root           string // of relative links
-	Page, Title    string
-	Version, Clock string
-	Tick           *time.Time
-	Trouble        []Check // checks that fail or are degraded
-	Alerts         []alerting.Alert
-	Body           any
+	statusJSON
+	Root        string // of relative links
+	Page, Title string
+	Trouble     []Check // checks that fail or are degraded
+	Body        any
 }
 
 // page returns the content of a page; title is the window's.
@@ -75,10 +73,8 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 		p := asProblem(err)
 		status, name, title, body = p.Status, "problem", p.Title, p
 	}
-	st := s.reader.Status()
-	f := frame{Root: strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), Page: name, Title: title, Version: st.Version, Clock: st.Clock, Tick: value.Instant(st.Tick),
-		Alerts: st.Alerts, Body: body}
-	for _, c := range checks(st, s.reader.Pools(), time.Now()) {
+	f := frame{s.status(), strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), name, title, nil, body}
+	for _, c := range checks(f.Status, s.reader.Pools(), time.Now()) {
 		if !c.OK || c.Degraded {
 			c.Detail = strings.TrimPrefix(c.Detail, "degraded: ")
 			f.Trouble = append(f.Trouble, c)
