@@ -114,18 +114,19 @@ func (p *plan) updateBreach(was *Breach) {
 // objective returns a latency divided by its objective, or 0 if it is within. was is whether it was over its objective
 // before. known is false if there is no objective, or if too few of the newest minutes have latencies.
 func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64, known bool) {
-	var minutes Signals
+	var recent []float64
 	reports := 0.
 	s := p.in.Signals
-	for i := len(s) - 1; i >= 0 && len(minutes) < recentMinutes; i-- {
-		if !math.IsNaN(of(&s[i])) {
-			minutes, reports = append(minutes, s[i]), reports+s[i].Reports
+	for i := len(s) - 1; i >= 0 && len(recent) < recentMinutes; i-- {
+		if v := of(&s[i]); !math.IsNaN(v) {
+			recent, reports = append(recent, v), reports+s[i].Reports
 		}
 	}
-	if stated <= 0 || len(minutes) < fewestRecent || reports < minReports {
+	if stated <= 0 || len(recent) < fewestRecent || reports < minReports {
 		return 0, false
 	}
-	x := Objective{Latency: name, P90: minutes.median(of), Stated: stated.Seconds()}
+	slices.Sort(recent)
+	x := Objective{Latency: name, P90: features.QuantileOf(recent, .5), Stated: stated.Seconds()}
 	limit := x.Stated
 	if was {
 		limit *= objectiveBack
@@ -246,21 +247,6 @@ func (s Signals) Add(t time.Time, windows []features.Window, pool string) Signal
 		}
 	}
 	return s
-}
-
-// median of the known values; NaN without any.
-func (s Signals) median(of func(*Signal) float64) float64 {
-	var known []float64
-	for i := range s {
-		if v := of(&s[i]); !math.IsNaN(v) {
-			known = append(known, v)
-		}
-	}
-	if len(known) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(known)
-	return features.QuantileOf(known, .5)
 }
 
 // latency is s seconds, for people.
