@@ -96,12 +96,12 @@ func (d *Decision) Retried(dimension string) *Retried {
 	return nil
 }
 
-// LoadFactor is the load of all attempts divided by the load without retries; 1 if there are none.
-func (r *ResourceEvidence) LoadFactor() float64 {
-	if r.Retries != nil {
-		return r.Retries.Factor
+// LoadFactor is the load of all attempts divided by the load without retries; 1 for nil.
+func (r *Retried) LoadFactor() float64 {
+	if r == nil {
+		return 1
 	}
-	return 1
+	return r.Factor
 }
 
 // minRetryFactor is the load factor from which texts mention retries.

@@ -99,7 +99,7 @@ func riskOf(p *PoolView) (out riskJSON) {
 // worst is nil if no capacity is known.
 func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
 	r, _ := p.resource(f.Dimension)
-	factor := loadFactor(p.Decision, f.Dimension)
+	factor := p.Decision.Retried(f.Dimension).LoadFactor()
 	for h, ready := range readyAhead(p, f) {
 		capacity := r.PerReplica * float64(ready)
 		likely, bad := number(1-factor*f.Minute[h][forecaster.L50]/capacity), number(1-factor*f.Minute[h][forecaster.L90]/capacity)
@@ -108,14 +108,6 @@ func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
 		}
 	}
 	return out
-}
-
-// loadFactor is the factor of demand through retries.
-func loadFactor(d *alerting.Decision, dimension string) float64 {
-	if x := d.Retried(dimension); x != nil {
-		return x.Factor
-	}
-	return 1
 }
 
 func summary(p *PoolView) summaryJSON {

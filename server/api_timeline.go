@@ -128,7 +128,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 		}
 	}
 	if f != nil {
-		out.Forecast = bands(f, loadFactor(then, resource))
+		out.Forecast = bands(f, then.Retried(resource).LoadFactor())
 	}
 	if out.Actual, err = s.loads(r.Context(), p, resource, out.From, known, decisions); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, 
 			decisions = decisions[1:]
 		}
 		if len(decisions) > 0 {
-			v *= loadFactor(&decisions[0], resource)
+			v *= decisions[0].Retried(resource).LoadFactor()
 		}
 		out[i] = pointJSON{start.UTC(), number(v)}
 	}

@@ -39,10 +39,10 @@ func newTick(d *alerting.Decision) tick {
 		warns: d.Ahead() >= d.WarnFrom && !d.Stale,
 	}
 	for _, r := range d.Resources {
-		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, max(r.LoadFactor(), 1)})
+		t.resources = append(t.resources, resource{r.Dimension, r.PerReplica, r.Retries.LoadFactor()})
 	}
 	for _, r := range d.Prompts {
-		t.resources = append(t.resources, resource{r.Dimension, math.NaN(), max(r.LoadFactor(), 1)})
+		t.resources = append(t.resources, resource{r.Dimension, math.NaN(), r.Retries.LoadFactor()})
 	}
 	return t
 }
