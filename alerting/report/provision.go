@@ -47,7 +47,7 @@ func (p *pool) provision() Provision {
 	}
 	out.Needed, out.Over, out.Under, out.Paid = amount(needed), amount(over), amount(under), amount(paid)
 	out.Static = amount(slices.Max(append(required, 0)) * out.KnownMinutes)
-	out.Hindsight = amount(hindsight(required, int(math.Round(zeroIfUnknown(float64(out.LagMinutes))))))
+	out.Hindsight = amount(hindsight(required, int(math.Round(max(p.basis.Warmup.P50, 0)/60))))
 	return out
 }
 

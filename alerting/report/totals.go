@@ -18,8 +18,11 @@ func (p *pool) totals() []Total {
 	out := []Total{}
 	for _, class := range slices.Sorted(maps.Keys(classes)) {
 		sum := func(dimension string) Number {
-			values := p.demand[series{class, dimension}]
-			return sumOf(values[min(p.first, len(values)):])
+			total, values := value.Unknown, p.demand[series{class, dimension}]
+			for _, perSecond := range values[min(p.first, len(values)):] {
+				add(&total, Number(perSecond*features.Minute.Seconds()))
+			}
+			return total
 		}
 		t := Total{Class: class, Requests: sum(features.DimRequests), PromptTokens: sum(features.DimPrefill), CachedTokens: sum(features.DimCached), OutputTokens: sum(features.DimDecode)}
 		add(&t.PromptTokens, t.CachedTokens)
@@ -32,15 +35,6 @@ func (p *pool) totals() []Total {
 	return out
 }
 
-// sumOf adds up minutes of rates per second, skipping unknown ones.
-func sumOf(values []float64) Number {
-	sum := value.Unknown
-	for _, perSecond := range values {
-		add(&sum, Number(perSecond*features.Minute.Seconds()))
-	}
-	return sum
-}
-
 // add adds v if it is known; a sum is known if one of its parts is.
 func add(n *Number, v Number) {
 	switch {
@@ -50,13 +44,6 @@ func add(n *Number, v Number) {
 	default:
 		*n += v
 	}
-}
-
-func zeroIfUnknown(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }
 
 // tokens is the sum of the known token counts; unknown if none is.
