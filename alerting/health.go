@@ -30,14 +30,13 @@ type Vitals struct {
 
 // SinkStats counts a sink's notices in this process by outcome.
 type SinkStats struct {
-	Sink       string
-	Sent       uint64
-	Retried    uint64 // failed attempts with a retry
-	Superseded uint64 // replaced by a newer notice before delivery
-	Failed     uint64 // refused for good
-	Lapsed     uint64 // expired before delivery, or for a disabled consumer
-	Queued     int    // at most so many wait: some of the log may not be for this sink
-	Disabled   bool   // nothing is sent until a restart
+	Sink     string
+	Sent     uint64
+	Retried  uint64 // failed attempts with a retry
+	Failed   uint64 // refused for good
+	Lapsed   uint64 // expired before delivery, or for a disabled consumer
+	Queued   int    // at most so many wait: some of the log may not be for this sink
+	Disabled bool   // nothing is sent until a restart
 
 	Err   string    // newest error since the last delivery; "" if none
 	Since time.Time // first of these errors

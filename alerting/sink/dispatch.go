@@ -210,9 +210,6 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	case err != nil:
 		return false, err
 	case replaced && l.sink.Accepts(newer):
-		if newID, _ := l.id(newer); newID != id { // the same id has the same content
-			l.count(func(s *alerting.SinkStats) { s.Superseded++ })
-		}
 		return false, nil
 	case l.snapshot().Disabled || time.Since(d.Stored) > n.Life():
 		l.count(func(s *alerting.SinkStats) { s.Lapsed++ })

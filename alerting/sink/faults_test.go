@@ -143,7 +143,7 @@ func webhookOf(format Format) httpSink {
 		signs: true,
 		id:    func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
 		build: func(t *testing.T, url string) alerting.Sink {
-			return must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: url}, Format: format, SecretFile: keyFile(t, testKey)}))
+			return must(NewWebhook(WebhookConfig{Name: "ops", URL: url, Format: format, SecretFile: keyFile(t, testKey)}))
 		},
 	}
 }

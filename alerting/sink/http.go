@@ -13,8 +13,6 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/httpclient"
-	"github.com/forewarm/forewarm/internal/httpguard"
-	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // client follows no redirect: only the configuration says where notices go. The context of a request bounds its time.
@@ -70,33 +68,4 @@ func retryAfter(text string, now time.Time) time.Duration {
 		return max(0, t.Sub(now))
 	}
 	return 0
-}
-
-// Target is the URL of a consumer.
-type Target struct {
-	URL       string `yaml:"url"`        // https, or http to this machine
-	URLFile   string `yaml:"url_file"`   // instead of url, if it is a secret; read at each attempt
-	AllowHTTP bool   `yaml:"allow_http"` // to other machines, although it is not encrypted
-}
-
-// read is the current URL, from the configuration or the file. It refuses invalid ones, and http to another machine
-// unless that is allowed. Its errors do not show the URL.
-func (t *Target) read() (raw string, err error) {
-	raw, key := t.URL, "url"
-	if t.URLFile != "" {
-		if raw, err = tlsconfig.ReadSecret("url_file", t.URLFile); err != nil {
-			return "", err
-		}
-		key = "url_file " + t.URLFile
-	}
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("%s: not an https URL; write it like https://hooks.example.org/forewarm", key)
-	case u.User != nil:
-		return "", fmt.Errorf("%s: it carries a password; leave that out", key)
-	case u.Scheme == "http" && !t.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
-		return "", fmt.Errorf("%s: http to another machine can be read on the way; use https, or set allow_http: true", key)
-	}
-	return raw, nil
 }

@@ -34,7 +34,7 @@ func TestReportWebhook(t *testing.T) {
 	})
 	large := append(append([]byte(`"`), bytes.Repeat([]byte("x"), maxEmbedded)...), '"')
 	for _, page := range [][]byte{[]byte(`{"pools":[]}`), large} {
-		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Page: pageOf(page)})
+		sinks, err := Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: server.URL, SecretFile: keyFile(t, testKey), Send: []string{"reports"}}}}, Deps{Page: pageOf(page)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestReportWebhook(t *testing.T) {
 			t.Errorf("%s", bodies[i][:200])
 		}
 	}
-	if must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"})).Accepts(weekly()) {
+	if must(NewWebhook(WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"})).Accepts(weekly()) {
 		t.Error("a webhook without send accepts reports")
 	}
 	body, err := slackMessage(weekly())
@@ -76,7 +76,7 @@ func TestReportsDoNotDelayAlerts(t *testing.T) {
 	alerts := make(chan struct{}, 1)
 	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
 	full := errors.New("no space left on device")
-	sinks := must(Open(Config{Webhooks: []WebhookConfig{{Name: "ops", Target: Target{URL: hook.URL}, SecretFile: keyFile(t, testKey)}}},
+	sinks := must(Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)}}},
 		Deps{ReportDir: "reports", Page: pageOf(nil), WriteFile: func(string, []byte) error { return full }}))
 	failed := make(chan error, 8)
 	log := newMemoryLog()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -16,14 +17,18 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/internal/httpguard"
+	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // WebhookConfig is one of webhooks.
 type WebhookConfig struct {
-	Name   string `yaml:"name"` // in logs, metrics and errors, because the URL may be a secret
-	Target `yaml:",inline"`
-	Format Format   `yaml:"format"` // "" means cloudevents
-	Send   []string `yaml:"send"`   // alerts, prescale, reports; empty means the first two, but for slack only alerts
+	Name      string   `yaml:"name"`       // in logs, metrics and errors, because the URL may be a secret
+	URL       string   `yaml:"url"`        // https, or http to this machine
+	URLFile   string   `yaml:"url_file"`   // instead of url, if it is a secret; read at each attempt
+	AllowHTTP bool     `yaml:"allow_http"` // to other machines, although it is not encrypted
+	Format    Format   `yaml:"format"`     // "" means cloudevents
+	Send      []string `yaml:"send"`       // alerts, prescale, reports; empty means the first two, but for slack only alerts
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
 }
@@ -80,11 +85,33 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 		}
 	}
 	if c.URLFile == "" {
-		if _, err := c.read(); err != nil {
+		if _, err := c.target(); err != nil {
 			return nil, err
 		}
 	}
 	return &Webhook{cfg: c, now: time.Now}, nil
+}
+
+// target is the current URL, from the configuration or the file. It refuses invalid ones, and http to another machine
+// unless that is allowed. Its errors do not show the URL.
+func (c *WebhookConfig) target() (raw string, err error) {
+	raw, key := c.URL, "url"
+	if c.URLFile != "" {
+		if raw, err = tlsconfig.ReadSecret("url_file", c.URLFile); err != nil {
+			return "", err
+		}
+		key = "url_file " + c.URLFile
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("%s: not an https URL; write it like https://hooks.example.org/forewarm", key)
+	case u.User != nil:
+		return "", fmt.Errorf("%s: it carries a password; leave that out", key)
+	case u.Scheme == "http" && !c.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
+		return "", fmt.Errorf("%s: http to another machine can be read on the way; use https, or set allow_http: true", key)
+	}
+	return raw, nil
 }
 
 // Name is "webhook/" and the configured name.
@@ -118,7 +145,7 @@ func (s *Webhook) ID(n alerting.Notice) string {
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	target, err := s.cfg.read()
+	target, err := s.cfg.target()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}

@@ -79,7 +79,7 @@ func TestWebhookVerifies(t *testing.T) {
 				}
 				got = append(got, id, event.ID, event.Type, event.Subject)
 			})
-			s := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: server.URL}, SecretFile: keyFile(t, tt.keys...)}))
+			s := must(NewWebhook(WebhookConfig{Name: "ops", URL: server.URL, SecretFile: keyFile(t, tt.keys...)}))
 			err := s.Send(t.Context(), decision("llama 70.b", 4))
 			if answer, _ := errors.AsType[alerting.SendError](err); answer.Permanent == tt.ok || (err == nil) != tt.ok {
 				t.Fatalf("error %v", err)
@@ -126,7 +126,7 @@ func TestWebhookReloadsSecrets(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
 	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
-	s := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret}))
+	s := must(NewWebhook(WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret}))
 	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
@@ -137,14 +137,14 @@ func TestWebhookReloadsSecrets(t *testing.T) {
 		t.Errorf("%d taken, error %v", taken, err)
 	}
 	testenv.WriteFile(t, url, "http://elsewhere.example/SECRET")
-	s = must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URLFile: url}, SecretFile: secret}))
+	s = must(NewWebhook(WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret}))
 	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestWebhookConfig(t *testing.T) {
-	valid := WebhookConfig{Name: "ops", Target: Target{URL: "https://hooks.example.org/x"}, SecretFile: "k"}
+	valid := WebhookConfig{Name: "ops", URL: "https://hooks.example.org/x", SecretFile: "k"}
 	for want, change := range map[string]func(c *WebhookConfig){
 		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
@@ -180,9 +180,9 @@ func TestWebhookConfig(t *testing.T) {
 // TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one
 // message.
 func TestWebhookSelects(t *testing.T) {
-	events := must(NewWebhook(WebhookConfig{Name: "ops", Target: Target{URL: "https://a"}, SecretFile: "k"}))
-	chat := must(NewWebhook(WebhookConfig{Name: "chat", Target: Target{URL: "https://a"}, Format: Slack}))
-	both := must(NewWebhook(WebhookConfig{Name: "both", Target: Target{URL: "https://a"}, Format: Slack, Send: []string{"alerts", "prescale"}}))
+	events := must(NewWebhook(WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"}))
+	chat := must(NewWebhook(WebhookConfig{Name: "chat", URL: "https://a", Format: Slack}))
+	both := must(NewWebhook(WebhookConfig{Name: "both", URL: "https://a", Format: Slack, Send: []string{"alerts", "prescale"}}))
 	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
 	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
 	for name, tt := range map[string]struct {

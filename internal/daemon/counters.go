@@ -99,8 +99,6 @@ func (d *Daemon) exportSinks() {
 		count("forewarm_sink_sent_total", "Notifications that were delivered.", func(s alerting.SinkStats) uint64 { return s.Sent })
 		count("forewarm_sink_retried_total", "Failed attempts to deliver that are repeated.", func(s alerting.SinkStats) uint64 { return s.Retried })
 		count("forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s alerting.SinkStats) uint64 { return s.Failed })
-		count("forewarm_sink_superseded_total", "Notifications that a newer one replaced before they were delivered.",
-			func(s alerting.SinkStats) uint64 { return s.Superseded })
 		count("forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.",
 			func(s alerting.SinkStats) uint64 { return s.Lapsed })
 		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait, at most, with the one that is tried now: some may not be for this sink.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
