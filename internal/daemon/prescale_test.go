@@ -107,10 +107,12 @@ func TestPrescaleConsumer(t *testing.T) {
 func leadSeconds(t *testing.T, p *inProcess) float64 {
 	t.Helper()
 	var pool struct {
-		Lead float64 `json:"lead_time_seconds"`
+		Decision struct {
+			Lead float64 `json:"lead_time_seconds"`
+		}
 	}
-	if p.getJSON(t, "/api/v1/pools/chat", &pool); pool.Lead == 0 {
+	if p.getJSON(t, "/api/v1/pools/chat", &pool); pool.Decision.Lead == 0 {
 		t.Fatal("the last decision has no lead time")
 	}
-	return pool.Lead
+	return pool.Decision.Lead
 }
