@@ -41,10 +41,28 @@ type poolJSON struct {
 	Stale     bool               `json:"stale"`      // telemetry is too old to forecast from
 	Decision  *alerting.Prescale `json:"decision"`   // the newest, as its event has it
 	Basis     *alerting.Basis    `json:"basis"`      // what it assumes of a replica
+	Rates     []rateJSON         `json:"rates"`      // of one replica
 	Resources []resourceJSON     `json:"resources"`
 	Curve     *curveJSON         `json:"curve"`
 	Limits    []limitJSON        `json:"limits"` // of the whole pool; more replicas do not raise them
 	Alerts    []alerting.Alert   `json:"alerts"`
+}
+
+// rateJSON is one rate of a replica within its objective, in tokens per second. What is unknown is missing: nothing is
+// learned before an hour of traffic.
+type rateJSON struct {
+	Resource string          `json:"resource"`
+	Used     number          `json:"used,omitempty"` // by decisions
+	Source   capacity.Source `json:"source"`         // of what is used: given by a benchmark, learned from telemetry, or stated
+	Learned  number          `json:"learned,omitempty"`
+	Low      number          `json:"low,omitempty"` // the 90 % interval of what is learned
+	High     number          `json:"high,omitempty"`
+	Note     string          `json:"note,omitempty"` // why no rate was learned, or that it is extrapolated
+}
+
+func rateToJSON(resource string, used float64, b *capacity.Basis) rateJSON {
+	e := &b.Learned
+	return rateJSON{resource, number(used), b.Source, number(e.Value), number(e.Low), number(e.High), b.Note}
 }
 
 // curveJSON is how the time per output token of a replica grows with its load; null if unknown.
@@ -117,13 +135,14 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
 		headJSON: head(p), LastEvent: value.Instant(p.LastEvent), Stale: p.Forecast.Stale,
-		Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
+		Rates: []rateJSON{}, Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
 		out.Decision, out.Basis = new(alerting.NewPrescale(d)), d.Basis
 	}
 	if s := p.Service; s != nil {
+		out.Rates = append(out.Rates, rateToJSON(features.DimPrefill, s.Rates.PrefillTokensPerS, &s.Prefill), rateToJSON(features.DimDecode, s.Rates.DecodeTokensPerS, &s.Decode))
 		if s.Curve != nil {
 			out.Curve = &curveJSON{s.Curve, number(p.decodePerReplica())}
 		}

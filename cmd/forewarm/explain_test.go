@@ -32,9 +32,13 @@ func TestExplain(t *testing.T) {
 		var x struct {
 			ID       string
 			Decision struct{ Pool, Mode string }
-			Basis    struct{ Rates []struct{ Resource string } }
+			Basis    struct {
+				Warmup struct {
+					P50 float64 `json:"p50_seconds"`
+				}
+			}
 		}
-		if err := json.Unmarshal([]byte(body), &x); code != http.StatusOK || err != nil || x.ID != id || x.Decision.Mode != "advisory" || len(x.Basis.Rates) != 1 {
+		if err := json.Unmarshal([]byte(body), &x); code != http.StatusOK || err != nil || x.ID != id || x.Decision.Mode != "advisory" || x.Basis.Warmup.P50 != 360 {
 			t.Errorf("%s: %d, %v\n%s", path, code, err, body)
 		}
 	}
