@@ -13,21 +13,11 @@ type Config struct {
 	Planners []Planner `yaml:"planners"`
 }
 
-// Stage is a stage of the planner's pipeline that a plug-in can serve.
-type Stage string
-
-// The stages that Forewarm serves.
-const (
-	Predict Stage = "predict"
-	Propose Stage = "propose"
-)
-
 // Planner is one planner, and the pool whose workers it scales. Calls do not identify the planner, so each has its own
 // address.
 type Planner struct {
 	Pool      string           `yaml:"pool"`
 	Component string           `yaml:"component"` // worker kind of a pool that is not disaggregated: prefill or decode; "" is decode, also for workers that do both
-	Stages    []Stage          `yaml:"stages"`    // none means propose
 	Listen    string           `yaml:"listen"`    // host:port for the planner's calls
 	TLS       tlsconfig.Server `yaml:"tls"`
 }
@@ -58,11 +48,6 @@ func (p *Planner) check() error {
 	case p.Listen == "":
 		return fmt.Errorf("listen: %q; write host:port, such as 127.0.0.1:9466", p.Listen)
 	}
-	for _, s := range p.Stages {
-		if s != Predict && s != Propose {
-			return fmt.Errorf("stages: %q is unknown; set predict, propose, or both", s)
-		}
-	}
 	return p.RPC().Check()
 }
 
@@ -70,13 +55,3 @@ func (p *Planner) check() error {
 func (p *Planner) RPC() rpc.Config {
 	return rpc.Config{Listen: p.Listen, TLS: p.TLS, MaxBytes: 10 << 20} // the planner's own bound on messages
 }
-
-func (p *Planner) stages() []Stage {
-	if len(p.Stages) == 0 {
-		return []Stage{Propose}
-	}
-	return p.Stages
-}
-
-// PluginID is the name of a stage in its answers.
-func (p *Planner) PluginID(s Stage) string { return "forewarm-" + p.Pool + "-" + string(s) }

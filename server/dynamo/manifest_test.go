@@ -64,7 +64,7 @@ func TestPlannerManifest(t *testing.T) {
 	}
 	registration := &c.PluginRegistration
 	for _, p := range c.Scheduling.ExternalPlugins {
-		if stage := Stage(p.PluginType); p.PluginID != (&Planner{Pool: "chat"}).PluginID(stage) || stage != Propose && stage != Predict {
+		if p.PluginID != "forewarm-chat-propose" || p.PluginType != "propose" {
 			t.Errorf("Forewarm has no plug-in %q of type %q", p.PluginID, p.PluginType)
 		}
 		address, plain := strings.CutPrefix(p.Endpoint, "grpc://")

@@ -3,12 +3,10 @@ package dynamo
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
@@ -21,22 +19,16 @@ const (
 
 // plugin answers the calls of one planner.
 type plugin struct {
-	pb.UnimplementedPredictPluginServer
 	pb.UnimplementedProposePluginServer
 	pb.UnimplementedPluginLifecycleServer
 	planner Planner
 	reader  server.Reader
 }
 
-// Register adds the stages of a planner to a gRPC server.
+// Register adds the plug-in of a planner to a gRPC server.
 func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 	s := &plugin{planner: p, reader: reader}
-	if slices.Contains(p.stages(), Predict) {
-		pb.RegisterPredictPluginServer(to, s)
-	}
-	if slices.Contains(p.stages(), Propose) {
-		pb.RegisterProposePluginServer(to, s)
-	}
+	pb.RegisterProposePluginServer(to, s)
 	pb.RegisterPluginLifecycleServer(to, s)
 }
 
@@ -57,23 +49,6 @@ func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeS
 
 func floor(component string, replicas int) *pb.ComponentTarget {
 	return &pb.ComponentTarget{SubComponentType: component, Replicas: new(int32(replicas)), Type: pb.OverrideType_AT_LEAST}
-}
-
-// Predict returns the load on the workers until more can be ready.
-func (s *plugin) Predict(_ context.Context, request *pb.PredictStageRequest) (*pb.PredictStageResponse, error) {
-	_, v, err := s.advise()
-	if err != nil {
-		return &pb.PredictStageResponse{Reason: err.Error()}, nil
-	}
-	if v.Decision.Confidence == forecaster.Cold {
-		return &pb.PredictStageResponse{Reason: "less than an hour of traffic is known, too little to predict from"}, nil
-	}
-	p, ok := predict(v, request.GetContext().GetObservations().GetTraffic())
-	if !ok {
-		return &pb.PredictStageResponse{Reason: "the forecast has no requests, or the planner has observed none"}, nil
-	}
-	p.Source = s.planner.PluginID(Predict)
-	return &pb.PredictStageResponse{Predictions: p, Reason: reason(v)}, nil
 }
 
 // Bootstrap does nothing: all data comes from telemetry.

@@ -14,20 +14,13 @@ AcceptResult
 BootstrapRequest
 BootstrapResponse ok=1:bool
 ComponentTarget sub_component_type=1:string replicas=3:int32? type=4:enum
-ObservationData traffic=1:message?
 OverrideResult targets=1:message reason=2:string
-PipelineContext observations=3:message?
-PredictStageRequest context=1:message
-PredictStageResponse predictions=1:message reason=2:string
-PredictionData predicted_num_req=1:float? predicted_isl=2:float? predicted_osl=3:float? source=4:string predicted_kv_hit_rate=5:float?
 ProposeStageRequest
 ProposeStageResponse accept=1:message override=2:message
 ResetRequest
 ResetResponse ok=1:bool
-TrafficMetrics duration_s=1:float kv_hit_rate=5:float?
 OverrideType SET=0 AT_LEAST=1 AT_MOST=2
 PluginLifecycle Bootstrap Reset
-PredictPlugin Predict
 ProposePlugin Propose
 `
 

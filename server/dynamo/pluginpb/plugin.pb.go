@@ -1,6 +1,6 @@
 // The contract between the planner of NVIDIA Dynamo and its plug-ins, as far as Forewarm speaks it: names and field
 // numbers are those that Dynamo publishes (ai-dynamo/dynamo, components/src/dynamo/planner/plugins/proto/v1, protocol
-// version 1.0); the words are ours. The stages that Forewarm has no part in (reconcile, constrain), the registry (the
+// version 1.0); the words are ours. The stages that Forewarm has no part in (predict, reconcile, constrain), the registry (the
 // planner's configuration names the plug-in) and the fields that Forewarm neither reads nor sets are left out: protobuf
 // carries what it does not know.
 
@@ -76,224 +76,6 @@ func (OverrideType) EnumDescriptor() ([]byte, []int) {
 	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{0}
 }
 
-// What has been found out in a tick of the planner, stage by stage.
-type PipelineContext struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Observations  *ObservationData       `protobuf:"bytes,3,opt,name=observations,proto3,oneof" json:"observations,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PipelineContext) Reset() {
-	*x = PipelineContext{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PipelineContext) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PipelineContext) ProtoMessage() {}
-
-func (x *PipelineContext) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PipelineContext.ProtoReflect.Descriptor instead.
-func (*PipelineContext) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *PipelineContext) GetObservations() *ObservationData {
-	if x != nil {
-		return x.Observations
-	}
-	return nil
-}
-
-type ObservationData struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Traffic       *TrafficMetrics        `protobuf:"bytes,1,opt,name=traffic,proto3,oneof" json:"traffic,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ObservationData) Reset() {
-	*x = ObservationData{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ObservationData) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ObservationData) ProtoMessage() {}
-
-func (x *ObservationData) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ObservationData.ProtoReflect.Descriptor instead.
-func (*ObservationData) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *ObservationData) GetTraffic() *TrafficMetrics {
-	if x != nil {
-		return x.Traffic
-	}
-	return nil
-}
-
-type TrafficMetrics struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DurationS     float32                `protobuf:"fixed32,1,opt,name=duration_s,json=durationS,proto3" json:"duration_s,omitempty"`
-	KvHitRate     *float32               `protobuf:"fixed32,5,opt,name=kv_hit_rate,json=kvHitRate,proto3,oneof" json:"kv_hit_rate,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TrafficMetrics) Reset() {
-	*x = TrafficMetrics{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TrafficMetrics) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TrafficMetrics) ProtoMessage() {}
-
-func (x *TrafficMetrics) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TrafficMetrics.ProtoReflect.Descriptor instead.
-func (*TrafficMetrics) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *TrafficMetrics) GetDurationS() float32 {
-	if x != nil {
-		return x.DurationS
-	}
-	return 0
-}
-
-func (x *TrafficMetrics) GetKvHitRate() float32 {
-	if x != nil && x.KvHitRate != nil {
-		return *x.KvHitRate
-	}
-	return 0
-}
-
-// A prediction for one observation window. What is not set is no opinion.
-type PredictionData struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	PredictedNumReq    *float32               `protobuf:"fixed32,1,opt,name=predicted_num_req,json=predictedNumReq,proto3,oneof" json:"predicted_num_req,omitempty"` // in the window
-	PredictedIsl       *float32               `protobuf:"fixed32,2,opt,name=predicted_isl,json=predictedIsl,proto3,oneof" json:"predicted_isl,omitempty"`            // mean tokens of a prompt
-	PredictedOsl       *float32               `protobuf:"fixed32,3,opt,name=predicted_osl,json=predictedOsl,proto3,oneof" json:"predicted_osl,omitempty"`            // mean tokens of an output
-	Source             string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	PredictedKvHitRate *float32               `protobuf:"fixed32,5,opt,name=predicted_kv_hit_rate,json=predictedKvHitRate,proto3,oneof" json:"predicted_kv_hit_rate,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
-}
-
-func (x *PredictionData) Reset() {
-	*x = PredictionData{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PredictionData) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PredictionData) ProtoMessage() {}
-
-func (x *PredictionData) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PredictionData.ProtoReflect.Descriptor instead.
-func (*PredictionData) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *PredictionData) GetPredictedNumReq() float32 {
-	if x != nil && x.PredictedNumReq != nil {
-		return *x.PredictedNumReq
-	}
-	return 0
-}
-
-func (x *PredictionData) GetPredictedIsl() float32 {
-	if x != nil && x.PredictedIsl != nil {
-		return *x.PredictedIsl
-	}
-	return 0
-}
-
-func (x *PredictionData) GetPredictedOsl() float32 {
-	if x != nil && x.PredictedOsl != nil {
-		return *x.PredictedOsl
-	}
-	return 0
-}
-
-func (x *PredictionData) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *PredictionData) GetPredictedKvHitRate() float32 {
-	if x != nil && x.PredictedKvHitRate != nil {
-		return *x.PredictedKvHitRate
-	}
-	return 0
-}
-
 // Replicas of one kind of worker.
 type ComponentTarget struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -306,7 +88,7 @@ type ComponentTarget struct {
 
 func (x *ComponentTarget) Reset() {
 	*x = ComponentTarget{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[4]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +100,7 @@ func (x *ComponentTarget) String() string {
 func (*ComponentTarget) ProtoMessage() {}
 
 func (x *ComponentTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[4]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +113,7 @@ func (x *ComponentTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComponentTarget.ProtoReflect.Descriptor instead.
 func (*ComponentTarget) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{4}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ComponentTarget) GetSubComponentType() string {
@@ -365,7 +147,7 @@ type OverrideResult struct {
 
 func (x *OverrideResult) Reset() {
 	*x = OverrideResult{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[5]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +159,7 @@ func (x *OverrideResult) String() string {
 func (*OverrideResult) ProtoMessage() {}
 
 func (x *OverrideResult) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[5]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +172,7 @@ func (x *OverrideResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverrideResult.ProtoReflect.Descriptor instead.
 func (*OverrideResult) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{5}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *OverrideResult) GetTargets() []*ComponentTarget {
@@ -416,7 +198,7 @@ type AcceptResult struct {
 
 func (x *AcceptResult) Reset() {
 	*x = AcceptResult{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[6]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +210,7 @@ func (x *AcceptResult) String() string {
 func (*AcceptResult) ProtoMessage() {}
 
 func (x *AcceptResult) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[6]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,103 +223,7 @@ func (x *AcceptResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptResult.ProtoReflect.Descriptor instead.
 func (*AcceptResult) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{6}
-}
-
-type PredictStageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Context       *PipelineContext       `protobuf:"bytes,1,opt,name=context,proto3" json:"context,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PredictStageRequest) Reset() {
-	*x = PredictStageRequest{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PredictStageRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PredictStageRequest) ProtoMessage() {}
-
-func (x *PredictStageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PredictStageRequest.ProtoReflect.Descriptor instead.
-func (*PredictStageRequest) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *PredictStageRequest) GetContext() *PipelineContext {
-	if x != nil {
-		return x.Context
-	}
-	return nil
-}
-
-type PredictStageResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Predictions   *PredictionData        `protobuf:"bytes,1,opt,name=predictions,proto3" json:"predictions,omitempty"` // absent: no opinion
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PredictStageResponse) Reset() {
-	*x = PredictStageResponse{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PredictStageResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PredictStageResponse) ProtoMessage() {}
-
-func (x *PredictStageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PredictStageResponse.ProtoReflect.Descriptor instead.
-func (*PredictStageResponse) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *PredictStageResponse) GetPredictions() *PredictionData {
-	if x != nil {
-		return x.Predictions
-	}
-	return nil
-}
-
-func (x *PredictStageResponse) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{2}
 }
 
 type ProposeStageRequest struct {
@@ -548,7 +234,7 @@ type ProposeStageRequest struct {
 
 func (x *ProposeStageRequest) Reset() {
 	*x = ProposeStageRequest{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[9]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +246,7 @@ func (x *ProposeStageRequest) String() string {
 func (*ProposeStageRequest) ProtoMessage() {}
 
 func (x *ProposeStageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[9]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +259,7 @@ func (x *ProposeStageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeStageRequest.ProtoReflect.Descriptor instead.
 func (*ProposeStageRequest) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{9}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{3}
 }
 
 type ProposeStageResponse struct {
@@ -589,7 +275,7 @@ type ProposeStageResponse struct {
 
 func (x *ProposeStageResponse) Reset() {
 	*x = ProposeStageResponse{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[10]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +287,7 @@ func (x *ProposeStageResponse) String() string {
 func (*ProposeStageResponse) ProtoMessage() {}
 
 func (x *ProposeStageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[10]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +300,7 @@ func (x *ProposeStageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeStageResponse.ProtoReflect.Descriptor instead.
 func (*ProposeStageResponse) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{10}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProposeStageResponse) GetResult() isProposeStageResponse_Result {
@@ -666,7 +352,7 @@ type BootstrapRequest struct {
 
 func (x *BootstrapRequest) Reset() {
 	*x = BootstrapRequest{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[11]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +364,7 @@ func (x *BootstrapRequest) String() string {
 func (*BootstrapRequest) ProtoMessage() {}
 
 func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[11]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +377,7 @@ func (x *BootstrapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapRequest.ProtoReflect.Descriptor instead.
 func (*BootstrapRequest) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{11}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 type BootstrapResponse struct {
@@ -703,7 +389,7 @@ type BootstrapResponse struct {
 
 func (x *BootstrapResponse) Reset() {
 	*x = BootstrapResponse{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[12]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +401,7 @@ func (x *BootstrapResponse) String() string {
 func (*BootstrapResponse) ProtoMessage() {}
 
 func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[12]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +414,7 @@ func (x *BootstrapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapResponse.ProtoReflect.Descriptor instead.
 func (*BootstrapResponse) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{12}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BootstrapResponse) GetOk() bool {
@@ -746,7 +432,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[13]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +444,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[13]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +457,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{13}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 type ResetResponse struct {
@@ -783,7 +469,7 @@ type ResetResponse struct {
 
 func (x *ResetResponse) Reset() {
 	*x = ResetResponse{}
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[14]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +481,7 @@ func (x *ResetResponse) String() string {
 func (*ResetResponse) ProtoMessage() {}
 
 func (x *ResetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[14]
+	mi := &file_server_dynamo_pluginpb_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +494,7 @@ func (x *ResetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetResponse.ProtoReflect.Descriptor instead.
 func (*ResetResponse) Descriptor() ([]byte, []int) {
-	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{14}
+	return file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResetResponse) GetOk() bool {
@@ -822,29 +508,7 @@ var File_server_dynamo_pluginpb_plugin_proto protoreflect.FileDescriptor
 
 const file_server_dynamo_pluginpb_plugin_proto_rawDesc = "" +
 	"\n" +
-	"#server/dynamo/pluginpb/plugin.proto\x12\x18dynamo.planner.plugin.v1\"v\n" +
-	"\x0fPipelineContext\x12R\n" +
-	"\fobservations\x18\x03 \x01(\v2).dynamo.planner.plugin.v1.ObservationDataH\x00R\fobservations\x88\x01\x01B\x0f\n" +
-	"\r_observations\"f\n" +
-	"\x0fObservationData\x12G\n" +
-	"\atraffic\x18\x01 \x01(\v2(.dynamo.planner.plugin.v1.TrafficMetricsH\x00R\atraffic\x88\x01\x01B\n" +
-	"\n" +
-	"\b_traffic\"d\n" +
-	"\x0eTrafficMetrics\x12\x1d\n" +
-	"\n" +
-	"duration_s\x18\x01 \x01(\x02R\tdurationS\x12#\n" +
-	"\vkv_hit_rate\x18\x05 \x01(\x02H\x00R\tkvHitRate\x88\x01\x01B\x0e\n" +
-	"\f_kv_hit_rate\"\xb9\x02\n" +
-	"\x0ePredictionData\x12/\n" +
-	"\x11predicted_num_req\x18\x01 \x01(\x02H\x00R\x0fpredictedNumReq\x88\x01\x01\x12(\n" +
-	"\rpredicted_isl\x18\x02 \x01(\x02H\x01R\fpredictedIsl\x88\x01\x01\x12(\n" +
-	"\rpredicted_osl\x18\x03 \x01(\x02H\x02R\fpredictedOsl\x88\x01\x01\x12\x16\n" +
-	"\x06source\x18\x04 \x01(\tR\x06source\x126\n" +
-	"\x15predicted_kv_hit_rate\x18\x05 \x01(\x02H\x03R\x12predictedKvHitRate\x88\x01\x01B\x14\n" +
-	"\x12_predicted_num_reqB\x10\n" +
-	"\x0e_predicted_islB\x10\n" +
-	"\x0e_predicted_oslB\x18\n" +
-	"\x16_predicted_kv_hit_rate\"\xa9\x01\n" +
+	"#server/dynamo/pluginpb/plugin.proto\x12\x18dynamo.planner.plugin.v1\"\xa9\x01\n" +
 	"\x0fComponentTarget\x12,\n" +
 	"\x12sub_component_type\x18\x01 \x01(\tR\x10subComponentType\x12\x1f\n" +
 	"\breplicas\x18\x03 \x01(\x05H\x00R\breplicas\x88\x01\x01\x12:\n" +
@@ -853,12 +517,7 @@ const file_server_dynamo_pluginpb_plugin_proto_rawDesc = "" +
 	"\x0eOverrideResult\x12C\n" +
 	"\atargets\x18\x01 \x03(\v2).dynamo.planner.plugin.v1.ComponentTargetR\atargets\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x0e\n" +
-	"\fAcceptResult\"Z\n" +
-	"\x13PredictStageRequest\x12C\n" +
-	"\acontext\x18\x01 \x01(\v2).dynamo.planner.plugin.v1.PipelineContextR\acontext\"z\n" +
-	"\x14PredictStageResponse\x12J\n" +
-	"\vpredictions\x18\x01 \x01(\v2(.dynamo.planner.plugin.v1.PredictionDataR\vpredictions\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x15\n" +
+	"\fAcceptResult\"\x15\n" +
 	"\x13ProposeStageRequest\"\xaa\x01\n" +
 	"\x14ProposeStageResponse\x12@\n" +
 	"\x06accept\x18\x01 \x01(\v2&.dynamo.planner.plugin.v1.AcceptResultH\x00R\x06accept\x12F\n" +
@@ -874,8 +533,6 @@ const file_server_dynamo_pluginpb_plugin_proto_rawDesc = "" +
 	"\x03SET\x10\x00\x12\f\n" +
 	"\bAT_LEAST\x10\x01\x12\v\n" +
 	"\aAT_MOST\x10\x022y\n" +
-	"\rPredictPlugin\x12h\n" +
-	"\aPredict\x12-.dynamo.planner.plugin.v1.PredictStageRequest\x1a..dynamo.planner.plugin.v1.PredictStageResponse2y\n" +
 	"\rProposePlugin\x12h\n" +
 	"\aPropose\x12-.dynamo.planner.plugin.v1.ProposeStageRequest\x1a..dynamo.planner.plugin.v1.ProposeStageResponse2\xd1\x01\n" +
 	"\x0fPluginLifecycle\x12d\n" +
@@ -895,47 +552,35 @@ func file_server_dynamo_pluginpb_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_server_dynamo_pluginpb_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_server_dynamo_pluginpb_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_server_dynamo_pluginpb_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_server_dynamo_pluginpb_plugin_proto_goTypes = []any{
 	(OverrideType)(0),            // 0: dynamo.planner.plugin.v1.OverrideType
-	(*PipelineContext)(nil),      // 1: dynamo.planner.plugin.v1.PipelineContext
-	(*ObservationData)(nil),      // 2: dynamo.planner.plugin.v1.ObservationData
-	(*TrafficMetrics)(nil),       // 3: dynamo.planner.plugin.v1.TrafficMetrics
-	(*PredictionData)(nil),       // 4: dynamo.planner.plugin.v1.PredictionData
-	(*ComponentTarget)(nil),      // 5: dynamo.planner.plugin.v1.ComponentTarget
-	(*OverrideResult)(nil),       // 6: dynamo.planner.plugin.v1.OverrideResult
-	(*AcceptResult)(nil),         // 7: dynamo.planner.plugin.v1.AcceptResult
-	(*PredictStageRequest)(nil),  // 8: dynamo.planner.plugin.v1.PredictStageRequest
-	(*PredictStageResponse)(nil), // 9: dynamo.planner.plugin.v1.PredictStageResponse
-	(*ProposeStageRequest)(nil),  // 10: dynamo.planner.plugin.v1.ProposeStageRequest
-	(*ProposeStageResponse)(nil), // 11: dynamo.planner.plugin.v1.ProposeStageResponse
-	(*BootstrapRequest)(nil),     // 12: dynamo.planner.plugin.v1.BootstrapRequest
-	(*BootstrapResponse)(nil),    // 13: dynamo.planner.plugin.v1.BootstrapResponse
-	(*ResetRequest)(nil),         // 14: dynamo.planner.plugin.v1.ResetRequest
-	(*ResetResponse)(nil),        // 15: dynamo.planner.plugin.v1.ResetResponse
+	(*ComponentTarget)(nil),      // 1: dynamo.planner.plugin.v1.ComponentTarget
+	(*OverrideResult)(nil),       // 2: dynamo.planner.plugin.v1.OverrideResult
+	(*AcceptResult)(nil),         // 3: dynamo.planner.plugin.v1.AcceptResult
+	(*ProposeStageRequest)(nil),  // 4: dynamo.planner.plugin.v1.ProposeStageRequest
+	(*ProposeStageResponse)(nil), // 5: dynamo.planner.plugin.v1.ProposeStageResponse
+	(*BootstrapRequest)(nil),     // 6: dynamo.planner.plugin.v1.BootstrapRequest
+	(*BootstrapResponse)(nil),    // 7: dynamo.planner.plugin.v1.BootstrapResponse
+	(*ResetRequest)(nil),         // 8: dynamo.planner.plugin.v1.ResetRequest
+	(*ResetResponse)(nil),        // 9: dynamo.planner.plugin.v1.ResetResponse
 }
 var file_server_dynamo_pluginpb_plugin_proto_depIdxs = []int32{
-	2,  // 0: dynamo.planner.plugin.v1.PipelineContext.observations:type_name -> dynamo.planner.plugin.v1.ObservationData
-	3,  // 1: dynamo.planner.plugin.v1.ObservationData.traffic:type_name -> dynamo.planner.plugin.v1.TrafficMetrics
-	0,  // 2: dynamo.planner.plugin.v1.ComponentTarget.type:type_name -> dynamo.planner.plugin.v1.OverrideType
-	5,  // 3: dynamo.planner.plugin.v1.OverrideResult.targets:type_name -> dynamo.planner.plugin.v1.ComponentTarget
-	1,  // 4: dynamo.planner.plugin.v1.PredictStageRequest.context:type_name -> dynamo.planner.plugin.v1.PipelineContext
-	4,  // 5: dynamo.planner.plugin.v1.PredictStageResponse.predictions:type_name -> dynamo.planner.plugin.v1.PredictionData
-	7,  // 6: dynamo.planner.plugin.v1.ProposeStageResponse.accept:type_name -> dynamo.planner.plugin.v1.AcceptResult
-	6,  // 7: dynamo.planner.plugin.v1.ProposeStageResponse.override:type_name -> dynamo.planner.plugin.v1.OverrideResult
-	8,  // 8: dynamo.planner.plugin.v1.PredictPlugin.Predict:input_type -> dynamo.planner.plugin.v1.PredictStageRequest
-	10, // 9: dynamo.planner.plugin.v1.ProposePlugin.Propose:input_type -> dynamo.planner.plugin.v1.ProposeStageRequest
-	12, // 10: dynamo.planner.plugin.v1.PluginLifecycle.Bootstrap:input_type -> dynamo.planner.plugin.v1.BootstrapRequest
-	14, // 11: dynamo.planner.plugin.v1.PluginLifecycle.Reset:input_type -> dynamo.planner.plugin.v1.ResetRequest
-	9,  // 12: dynamo.planner.plugin.v1.PredictPlugin.Predict:output_type -> dynamo.planner.plugin.v1.PredictStageResponse
-	11, // 13: dynamo.planner.plugin.v1.ProposePlugin.Propose:output_type -> dynamo.planner.plugin.v1.ProposeStageResponse
-	13, // 14: dynamo.planner.plugin.v1.PluginLifecycle.Bootstrap:output_type -> dynamo.planner.plugin.v1.BootstrapResponse
-	15, // 15: dynamo.planner.plugin.v1.PluginLifecycle.Reset:output_type -> dynamo.planner.plugin.v1.ResetResponse
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	0, // 0: dynamo.planner.plugin.v1.ComponentTarget.type:type_name -> dynamo.planner.plugin.v1.OverrideType
+	1, // 1: dynamo.planner.plugin.v1.OverrideResult.targets:type_name -> dynamo.planner.plugin.v1.ComponentTarget
+	3, // 2: dynamo.planner.plugin.v1.ProposeStageResponse.accept:type_name -> dynamo.planner.plugin.v1.AcceptResult
+	2, // 3: dynamo.planner.plugin.v1.ProposeStageResponse.override:type_name -> dynamo.planner.plugin.v1.OverrideResult
+	4, // 4: dynamo.planner.plugin.v1.ProposePlugin.Propose:input_type -> dynamo.planner.plugin.v1.ProposeStageRequest
+	6, // 5: dynamo.planner.plugin.v1.PluginLifecycle.Bootstrap:input_type -> dynamo.planner.plugin.v1.BootstrapRequest
+	8, // 6: dynamo.planner.plugin.v1.PluginLifecycle.Reset:input_type -> dynamo.planner.plugin.v1.ResetRequest
+	5, // 7: dynamo.planner.plugin.v1.ProposePlugin.Propose:output_type -> dynamo.planner.plugin.v1.ProposeStageResponse
+	7, // 8: dynamo.planner.plugin.v1.PluginLifecycle.Bootstrap:output_type -> dynamo.planner.plugin.v1.BootstrapResponse
+	9, // 9: dynamo.planner.plugin.v1.PluginLifecycle.Reset:output_type -> dynamo.planner.plugin.v1.ResetResponse
+	7, // [7:10] is the sub-list for method output_type
+	4, // [4:7] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_server_dynamo_pluginpb_plugin_proto_init() }
@@ -944,11 +589,7 @@ func file_server_dynamo_pluginpb_plugin_proto_init() {
 		return
 	}
 	file_server_dynamo_pluginpb_plugin_proto_msgTypes[0].OneofWrappers = []any{}
-	file_server_dynamo_pluginpb_plugin_proto_msgTypes[1].OneofWrappers = []any{}
-	file_server_dynamo_pluginpb_plugin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_server_dynamo_pluginpb_plugin_proto_msgTypes[3].OneofWrappers = []any{}
-	file_server_dynamo_pluginpb_plugin_proto_msgTypes[4].OneofWrappers = []any{}
-	file_server_dynamo_pluginpb_plugin_proto_msgTypes[10].OneofWrappers = []any{
+	file_server_dynamo_pluginpb_plugin_proto_msgTypes[4].OneofWrappers = []any{
 		(*ProposeStageResponse_Accept)(nil),
 		(*ProposeStageResponse_Override)(nil),
 	}
@@ -958,9 +599,9 @@ func file_server_dynamo_pluginpb_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_dynamo_pluginpb_plugin_proto_rawDesc), len(file_server_dynamo_pluginpb_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   9,
 			NumExtensions: 0,
-			NumServices:   3,
+			NumServices:   2,
 		},
 		GoTypes:           file_server_dynamo_pluginpb_plugin_proto_goTypes,
 		DependencyIndexes: file_server_dynamo_pluginpb_plugin_proto_depIdxs,

@@ -1,6 +1,6 @@
 // The contract between the planner of NVIDIA Dynamo and its plug-ins, as far as Forewarm speaks it: names and field
 // numbers are those that Dynamo publishes (ai-dynamo/dynamo, components/src/dynamo/planner/plugins/proto/v1, protocol
-// version 1.0); the words are ours. The stages that Forewarm has no part in (reconcile, constrain), the registry (the
+// version 1.0); the words are ours. The stages that Forewarm has no part in (predict, reconcile, constrain), the registry (the
 // planner's configuration names the plug-in) and the fields that Forewarm neither reads nor sets are left out: protobuf
 // carries what it does not know.
 
@@ -23,108 +23,6 @@ import (
 // is compatible with the grpc package it is being compiled against.
 // Requires gRPC-Go v1.64.0 or later.
 const _ = grpc.SupportPackageIsVersion9
-
-const (
-	PredictPlugin_Predict_FullMethodName = "/dynamo.planner.plugin.v1.PredictPlugin/Predict"
-)
-
-// PredictPluginClient is the client API for PredictPlugin service.
-//
-// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
-type PredictPluginClient interface {
-	Predict(ctx context.Context, in *PredictStageRequest, opts ...grpc.CallOption) (*PredictStageResponse, error)
-}
-
-type predictPluginClient struct {
-	cc grpc.ClientConnInterface
-}
-
-func NewPredictPluginClient(cc grpc.ClientConnInterface) PredictPluginClient {
-	return &predictPluginClient{cc}
-}
-
-func (c *predictPluginClient) Predict(ctx context.Context, in *PredictStageRequest, opts ...grpc.CallOption) (*PredictStageResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PredictStageResponse)
-	err := c.cc.Invoke(ctx, PredictPlugin_Predict_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// PredictPluginServer is the server API for PredictPlugin service.
-// All implementations must embed UnimplementedPredictPluginServer
-// for forward compatibility.
-type PredictPluginServer interface {
-	Predict(context.Context, *PredictStageRequest) (*PredictStageResponse, error)
-	mustEmbedUnimplementedPredictPluginServer()
-}
-
-// UnimplementedPredictPluginServer must be embedded to have
-// forward compatible implementations.
-//
-// NOTE: this should be embedded by value instead of pointer to avoid a nil
-// pointer dereference when methods are called.
-type UnimplementedPredictPluginServer struct{}
-
-func (UnimplementedPredictPluginServer) Predict(context.Context, *PredictStageRequest) (*PredictStageResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Predict not implemented")
-}
-func (UnimplementedPredictPluginServer) mustEmbedUnimplementedPredictPluginServer() {}
-func (UnimplementedPredictPluginServer) testEmbeddedByValue()                       {}
-
-// UnsafePredictPluginServer may be embedded to opt out of forward compatibility for this service.
-// Use of this interface is not recommended, as added methods to PredictPluginServer will
-// result in compilation errors.
-type UnsafePredictPluginServer interface {
-	mustEmbedUnimplementedPredictPluginServer()
-}
-
-func RegisterPredictPluginServer(s grpc.ServiceRegistrar, srv PredictPluginServer) {
-	// If the following call panics, it indicates UnimplementedPredictPluginServer was
-	// embedded by pointer and is nil.  This will cause panics if an
-	// unimplemented method is ever invoked, so we test this at initialization
-	// time to prevent it from happening at runtime later due to I/O.
-	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
-		t.testEmbeddedByValue()
-	}
-	s.RegisterService(&PredictPlugin_ServiceDesc, srv)
-}
-
-func _PredictPlugin_Predict_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PredictStageRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(PredictPluginServer).Predict(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: PredictPlugin_Predict_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PredictPluginServer).Predict(ctx, req.(*PredictStageRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-// PredictPlugin_ServiceDesc is the grpc.ServiceDesc for PredictPlugin service.
-// It's only intended for direct use with grpc.RegisterService,
-// and not to be introspected or modified (even as a copy)
-var PredictPlugin_ServiceDesc = grpc.ServiceDesc{
-	ServiceName: "dynamo.planner.plugin.v1.PredictPlugin",
-	HandlerType: (*PredictPluginServer)(nil),
-	Methods: []grpc.MethodDesc{
-		{
-			MethodName: "Predict",
-			Handler:    _PredictPlugin_Predict_Handler,
-		},
-	},
-	Streams:  []grpc.StreamDesc{},
-	Metadata: "server/dynamo/pluginpb/plugin.proto",
-}
 
 const (
 	ProposePlugin_Propose_FullMethodName = "/dynamo.planner.plugin.v1.ProposePlugin/Propose"
