@@ -50,7 +50,6 @@ func commands() []command {
 		{"report", "", "", "compare a daemon's forecasts and decisions with what came", runReport},
 		{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
 		{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
-		{"nats-config", "", "", "print users with the least rights, for the configuration of a NATS server", natsConfig},
 		{"version", "", "", "print the version", version},
 	}
 }

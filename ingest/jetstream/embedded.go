@@ -172,14 +172,21 @@ func (e *Embedded) credential() (err error) {
 // permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see
 // what streams there are. They cannot make, change, purge or delete one.
 func (c *Config) permissions() *server.Permissions {
-	publish := append(c.ConsumerRights().Publish, c.Prefix+".telemetry.>",
-		apiPrefix+"INFO", apiPrefix+"STREAM.LIST", apiPrefix+"STREAM.INFO.*", apiPrefix+"CONSUMER.NAMES.*", apiPrefix+"CONSUMER.LIST.*", apiPrefix+"CONSUMER.INFO.>")
+	const api = "$JS.API."
+	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.*"}
+	for _, call := range []string{"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.>"} {
+		publish = append(publish, api+call)
+	}
+	for _, stream := range []string{c.Signals(), c.forecasts()} {
+		publish = append(publish, "$JS.ACK."+stream+".>", api+"STREAM.MSG.GET."+stream, api+"DIRECT.GET."+stream+".>",
+			api+"CONSUMER.CREATE."+stream+".>", api+"CONSUMER.DELETE."+stream+".*", api+"CONSUMER.MSG.NEXT."+stream+".*")
+	}
 	for _, s := range c.Sources {
 		publish = append(publish, s.Subject)
 	}
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", inboxes}},
+		Subscribe: &server.SubjectPermission{Allow: []string{c.Prefix + ".>", "_INBOX.>"}},
 	}
 }
 

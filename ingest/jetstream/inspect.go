@@ -89,7 +89,7 @@ func Room(c *Config, dir string, used, free int64) string {
 // Denied adds to an error what the server refused to the connection. A timeout does not tell that.
 func Denied(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); err != nil && errors.Is(last, nats.ErrPermissionViolation) {
-		return fmt.Errorf("%w: %w; allow that to the daemon's user: forewarm nats-config prints all that it needs", err, last)
+		return fmt.Errorf("%w: %w; allow that to the daemon's user: deploy/nats/permissions.conf has all that it needs", err, last)
 	}
 	return err
 }

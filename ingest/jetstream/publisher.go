@@ -51,7 +51,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID string, b *inges
 		case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("publish to %s: %w", subject, err)
 		case errors.Is(denied, nats.ErrPermissionViolation):
-			return fmt.Errorf("publish to %s: %w; allow this user to publish there (forewarm nats-config prints the permissions), "+
+			return fmt.Errorf("publish to %s: %w; allow this user to publish there (deploy/nats/permissions.conf has the permissions), "+
 				"or connect as another user with -creds or -config", subject, denied)
 		case attempts < maxAttempts:
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
