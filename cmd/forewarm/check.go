@@ -19,15 +19,13 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/value"
-	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
-	"github.com/forewarm/forewarm/storage/remote"
 )
 
 const checkTimeout = 15 * time.Second
 
 func check(f *flag.FlagSet) action {
-	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Prometheus, Alertmanager, where reports go")
+	path := f.String("config", "", "configuration `file` to check, with what it names: NATS and its streams, Alertmanager")
 	offline := f.Bool("offline", false, "check the configuration alone, open no file of a secret and connect to nothing")
 	health := f.String("health", "", "`URL` of a running daemon's /healthz or /readyz, as container health checks want it")
 	return func(ctx context.Context, _ []string, std streams) error {
@@ -105,7 +103,6 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	} else if err := f.server(ctx, cfg); err != nil {
 		return usageError{err}
 	}
-	f.past(ctx, cfg, &pc)
 	sinks, err := sink.Open(cfg.Sinks, sink.Deps{})
 	f.errs = append(f.errs, err)
 	for _, s := range sinks {
@@ -165,35 +162,5 @@ func (f *findings) embedded(cfg *config.Config) {
 		c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync), err)
 	if c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
 		f.warn("nats.embedded.listen is " + c.Embedded.Listen + ": anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1")
-	}
-}
-
-// past runs each query of a first start, for the newest hour.
-func (f *findings) past(ctx context.Context, cfg *config.Config, pc *pipeline.Config) {
-	if cfg.Backfill.URL == "" {
-		return
-	}
-	reader, err := remote.NewPast(cfg.Backfill)
-	if err != nil {
-		f.add("backfill", "", err)
-		return
-	}
-	for _, s := range cfg.BackfillSources() {
-		pool, _ := pc.Pool(s.Pool)
-		for _, q := range s.Questions(pool.KVTokens) {
-			if q.Query == "" {
-				continue
-			}
-			part := fmt.Sprintf("backfill: %s of %s", q.Name, s.Pool)
-			known, minutes, err := reader.Probe(ctx, q.Query, time.Now())
-			if err == nil && known == 0 {
-				f.warn(part + " has no value in the last hour, and would teach nothing; check backfill.sources[].match in " + q.Query)
-				continue
-			}
-			f.add(part, fmt.Sprintf("values for %d of the last %d minutes", known, minutes), err)
-			if err != nil {
-				return
-			}
-		}
 	}
 }

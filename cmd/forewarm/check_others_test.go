@@ -12,10 +12,8 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-// TestCheckOthers checks configurations that name a real Prometheus, and servers that refuse.
+// TestCheckOthers checks configurations that name servers that take alerts, refuse them, or are absent.
 func TestCheckOthers(t *testing.T) {
-	dir := t.TempDir()
-	prometheus := testenv.StartPrometheus(t, nil, filepath.Join(dir, "prometheus"), "")
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/api/v2/alerts" && string(body) != "[]" {
@@ -27,12 +25,8 @@ func TestCheckOthers(t *testing.T) {
 	taking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer taking.Close()
 	testChecks(t, map[string]checked{
-		"all is well": {"backfill: {url: '" + prometheus.URL + "'}\nsinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0,
-			[]string{"warning: backfill: requests of chat has no value in the last hour", "ok  alertmanager/127.0.0.1"}},
-		"a query with a value":    {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'vector(1)', prefill: none, decode: none, kv: none}}]}", 0, []string{"ok  backfill: requests of chat: values for 60 of the last 60 minutes"}},
-		"a query that is none":    {"backfill: {url: '" + prometheus.URL + "', sources: [{pool: chat, queries: {requests: 'sum('}}]}", 2, []string{"backfill: requests of chat: ", ", backfill.sources[].queries or match, and "}},
-		"not a Prometheus":        {"backfill: {url: '" + taking.URL + "'}", 2, []string{"check backfill.url"}},
-		"nobody there":            {"backfill: {url: 'http://127.0.0.1:1'}\nsinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check backfill.url", "check sinks.alertmanager.urls"}},
+		"all is well":             {"sinks: {alertmanager: {urls: ['" + taking.URL + "']}}", 0, []string{"ok  alertmanager/127.0.0.1"}},
+		"nobody there":            {"sinks: {alertmanager: {urls: ['http://127.0.0.1:1']}}", 2, []string{"check sinks.alertmanager.urls"}},
 		"unknown to Alertmanager": {"sinks: {alertmanager: {urls: ['" + refusing.URL + "']}}", 2, []string{"401 Unauthorized: \"who are you\"; check sinks.alertmanager.urls", "alertmanager/"}},
 	})
 }

@@ -32,7 +32,8 @@ func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	for _, s := range d.cfg.BackfillSources() {
 		found, err := d.readSource(ctx, reader, &s, from, int(to.Sub(from)/features.Minute))
 		if err != nil {
-			return 0, fmt.Errorf("backfill: %w; fix it, or remove backfill.url to start without history", err)
+			fix := remote.Fix("backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
+			return 0, fmt.Errorf("backfill: %w; %s, or remove backfill.url to start without history", err, fix)
 		}
 		all = append(all, found...)
 	}

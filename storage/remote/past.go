@@ -224,19 +224,6 @@ func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([
 	return values, nil
 }
 
-// probeMinutes is the span of Probe.
-const probeMinutes = 60
-
-// Probe runs a query over the last hour, and returns how many minutes have a value. Errors name the fix.
-func (p *Past) Probe(ctx context.Context, query string, now time.Time) (known, minutes int, err error) {
-	values, err := p.ask(ctx, query, now.UTC().Truncate(time.Minute).Add(-probeMinutes*time.Minute), probeMinutes)
-	if err != nil {
-		fix := Fix("backfill.url", "backfill.sources[].queries or match", "the credentials below backfill")
-		return 0, 0, fmt.Errorf("query %s of %s: %w; %s", query, httpclient.Redacted(p.url), err, fix)
-	}
-	return Known(values), probeMinutes, nil
-}
-
 // Known counts the values that are known.
 func Known(values []float64) (n int) {
 	for _, v := range values {
