@@ -43,15 +43,12 @@ func TestOverload(t *testing.T) {
 		return strings.Contains(page, fmt.Sprintf("forewarm_stream_lag_messages %d\n", *d.Status().Lag))
 	})
 	stream := must(d.js.Stream(t.Context(), d.stream.Load().Config.Name))
-	readers := 0
+	var delivered uint64 // an interrupted reader leaves its consumer on the server for some time
 	for c := range stream.ListConsumers(t.Context()).Info() {
-		readers++
-		if taken := c.Delivered.Stream - d.Status().Sequence; taken > 2048 {
-			t.Errorf("%d messages are in memory, want at most 2048", taken)
-		}
+		delivered = max(delivered, c.Delivered.Stream)
 	}
-	if readers != 1 {
-		t.Errorf("%d readers of the stream", readers)
+	if taken := int64(delivered - d.Status().Sequence); taken < 1 || taken > 2048 {
+		t.Errorf("%d messages are in memory, want 1 to 2048", taken)
 	}
 
 	release()

@@ -40,9 +40,10 @@ func TestRefusedIsSeen(t *testing.T) {
 		"few repeated": {data: record(0, at) + "\n" + record(-1, at) + "\n" + record(-2, at)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := startDaemon(t, "clock: event", "pools:", badInputPool)
+			d := must(newDaemon(t, t.TempDir(), "clock: event", "pools:", badInputPool, "nats: {embedded: {listen: '127.0.0.1:0'}}"))
 			core, logged := observer.New(zap.WarnLevel)
-			p.log = zap.New(core)
+			d.log = zap.New(core)
+			p := runDaemon(t, d)
 			for i := range 3 {
 				p.publish(t, "forewarm.telemetry.request.chat.talk", []byte(record(i, at.Add(time.Duration(i)*time.Minute))))
 			}
