@@ -35,6 +35,8 @@ const (
 	awaitEvery = 50 * time.Millisecond
 	// requestTimeout bounds one request to the server.
 	requestTimeout = 5 * time.Second
+	// entryTimeout is the time that each pool adds to the bound on storing a tick.
+	entryTimeout = 20 * time.Millisecond
 )
 
 // Headers of a decision.
@@ -326,7 +328,8 @@ func (l *Log) fail(err error) {
 
 // store ensures that a batch is in the stream: it writes it, or finds it there.
 func (l *Log) store(ctx context.Context, b *batch) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	// The first comparison takes some requests for each pool.
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout+time.Duration(len(b.entries))*entryTimeout)
 	defer cancel()
 	stream, err := l.js.Stream(ctx, l.cfg.Stream)
 	if err != nil {
