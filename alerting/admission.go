@@ -26,13 +26,13 @@ type classDemand struct {
 // the pool blocks scaling; nil otherwise. If both roles of a disaggregated pool are short, the lower limit counts. The
 // classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
 // would exceed their part half of the time, so the limits of the others would not protect them.
-func (p *plan) admission(d *Decision, cfg Config) []AdmissionLimit {
+func (p *plan) admission(cfg Config) []AdmissionLimit {
 	if p.unusable != usable {
 		return nil
 	}
-	limits := p.admitted(d, &p.own, p.in.Projection.Binding, cfg)
-	if v := d.Prefilling(); v != nil {
-		limits = lowerLimits(limits, p.admitted(v, &p.prefill, v.Binding, cfg))
+	limits := p.admitted(&p.Decision, &p.own, cfg)
+	if v := p.Prefilling(); v != nil {
+		limits = lowerLimits(limits, p.admitted(v, &p.prefill, cfg))
 	}
 	return limits
 }
@@ -50,8 +50,8 @@ func lowerLimits(a, b []AdmissionLimit) []AdmissionLimit {
 }
 
 // admitted is admission for the ready replicas of d's role.
-func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []AdmissionLimit {
-	b := s.binding(binding)
+func (p *plan) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
+	b := s.binding(d.Binding)
 	if b == nil || b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (p *plan) admitted(d *Decision, s *side, binding string, cfg Config) []Admi
 		if n := len(list); n == 0 || list[n-1].class != f.Class {
 			list = append(list, classDemand{class: f.Class})
 		}
-		a, demand := &list[len(list)-1], largest(f, p.tau, minutes(p.lead))
+		a, demand := &list[len(list)-1], largest(f, p.Quantile, minutes(p.Lead))
 		if f.Dimension == b.evidence.Dimension {
 			a.demand = demand
 		}

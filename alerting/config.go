@@ -16,7 +16,6 @@ type Config struct {
 	Hold        time.Duration `yaml:"hold"`          // added to the warm-up lag to look ahead; a request is kept for both, unless demand is gone
 	Cooldown    time.Duration `yaml:"cooldown"`      // how long the smaller pool must have been enough, and must be so after the warm-up lag
 	ScaleInStep int           `yaml:"scale_in_step"` // replicas removed at a time; 0 is unlimited
-	MaxScaleIns int           `yaml:"max_scale_ins"` // scale-ins per day
 
 	Priorities []string `yaml:"priorities"` // classes, most important first: if saturation cannot be averted, classes that are not listed are limited first, then the last
 
@@ -35,7 +34,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Mode: Advisory, Hold: 5 * time.Minute, Cooldown: 2 * time.Minute,
-		ScaleInStep: 1, MaxScaleIns: 96, WaitingPerReplica: 4, Expiry: 15 * time.Minute, AlertProbability: 0.5, WarningProbability: 0.35,
+		ScaleInStep: 1, WaitingPerReplica: 4, Expiry: 15 * time.Minute, AlertProbability: 0.5, WarningProbability: 0.35,
 		RunbookURL: "https://github.com/forewarm/forewarm/blob/main/deploy/runbooks/{alert}.md",
 	}
 }
@@ -59,7 +58,6 @@ func (c Config) Check() error {
 		within("hold", c.Hold, 0, horizon, span), within("cooldown", c.Cooldown, 0, horizon, span),
 		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, span),
 		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
-		within("max_scale_ins", c.MaxScaleIns, 1, maxScaleIns, "how often in a day replicas may be given up, such as 96"),
 	); err != nil {
 		return err
 	}

@@ -22,7 +22,6 @@ func TestConfigCheck(t *testing.T) {
 		{"expiry: 1m0s is out of 3m0s…24h0m0s", func(c *Config) { c.Expiry = time.Minute }},
 		{"scale_in_step: -1", func(c *Config) { c.ScaleInStep = -1 }},
 		{"priorities: 65 classes", func(c *Config) { c.Priorities = make([]string, 65) }},
-		{"max_scale_ins: 0", func(c *Config) { c.MaxScaleIns = 0 }},
 		{"waiting_per_replica: 0", func(c *Config) { c.WaitingPerReplica = 0 }},
 	} {
 		c := DefaultConfig()

@@ -29,7 +29,8 @@ type State struct {
 	Generation   int64     `cbor:"1,keyasint"` // starts at the Unix minute of the first decision; plus 1 per publication
 	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
 	LastTick     time.Time `cbor:"3,keyasint"`
-	LastScaleOut time.Time `cbor:"4,keyasint"` // newest request for more replicas
+	LastScaleOut time.Time `cbor:"4,keyasint"`  // newest request for more replicas
+	LastScaleIn  time.Time `cbor:"26,keyasint"` // newest request for fewer
 
 	LastPublished    time.Time `cbor:"6,keyasint"`
 	PublishedDesired int       `cbor:"7,keyasint"`
@@ -44,7 +45,6 @@ type State struct {
 
 	UsableSince time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
 	Keeps       []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first
-	ScaleIns    []int64   `cbor:"18,keyasint"` // of the last day, Unix seconds, ascending
 
 	// The same for a disaggregated pool's prefill replicas.
 	PrefillKnown     bool        `cbor:"21,keyasint,omitempty"` // false before their first decision
@@ -71,22 +71,21 @@ type kept struct {
 // minutes until Lead + Hold (see provision). Prefill replicas follow the same rules, see roles.
 //
 // A removed replica takes a warm-up to get back. So the pool scales in only if the demand until Lead + Cooldown fits
-// the smaller pool at the quantile plan.confidence, if that was so at each tick of the last Cooldown (the forecast is
+// the smaller pool at the quantile Decision.KeepQuantile, if that was so at each tick of the last Cooldown (the forecast is
 // noisy), and if no reason of whyStay applies. The minimum for scale-in is computed from demand, not from the current
 // number of replicas. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are named in
 // Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newPlan(now, &in, &st, cfg)
 	st.update(p)
-	needed := p.target(&p.own, &st, cfg)
-	desired, most, constraints := p.bound(&p.own, needed, p.prefill.current, &st, cfg)
-
-	d := p.decision(cfg)
-	d.Needed, d.Desired, d.Limit, d.Constraints = needed, desired, most, constraints
-	p.roles(&d, &st, cfg)
-	d.Action = p.action(desired)
-	st.Breach = p.breach
-	d.Admission = p.admission(&d, cfg)
+	d := &p.Decision
+	d.Needed = p.target(&p.own, &st, cfg)
+	d.Desired, d.Limit, d.Constraints = p.bound(&p.own, d.Needed, p.prefill.current, cfg)
+	p.addEvidence(cfg)
+	p.roles(&st, cfg)
+	d.Action = p.action()
+	st.Breach = d.Breach
+	d.Admission = p.admission(cfg)
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
 		if p.own.floor.replicas > p.own.current {
@@ -94,21 +93,21 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		}
 	}
 
-	short := desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
+	short := d.Desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
 	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
-	case asks && (desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
+	case asks && (d.Desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
 		st.LastScaleOut = now
-	case desired < min(p.own.asked, p.own.current):
-		st.ScaleIns = append(slices.Clone(st.ScaleIns), now.Unix())
+	case d.Desired < min(p.own.asked, p.own.current):
+		st.LastScaleIn = now
 	}
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
-	st.updateSupply(now, p.own.supply, p.observed, desired, d.delivered())
-	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, desired, now
-	st.publish(&d, cfg)
-	d.Reason = p.reason(&d, cfg)
-	return d, st
+	st.updateSupply(now, p.own.supply, !d.SupplyAssumed, d.Desired, d.delivered())
+	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, d.Desired, now
+	st.publish(d, cfg)
+	d.Reason = p.reason(cfg)
+	return p.Decision, st
 }
 
 // target is the number of replicas of a role to request, before bounds. If demand cannot be sized, none is removed.
@@ -118,7 +117,7 @@ func (p *plan) target(s *side, st *State, cfg Config) int {
 		*s.kept = nil
 		return max(there, s.need)
 	}
-	*s.kept = remember(*s.kept, p.now, s.keep, cfg.Cooldown)
+	*s.kept = remember(*s.kept, p.Tick, s.keep, cfg.Cooldown)
 	if s.need >= there {
 		return s.need
 	}
@@ -157,11 +156,11 @@ func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []k
 // a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
 // for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
 func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
-	until := p.lead + cfg.Hold
+	until := p.Lead + cfg.Hold
 	if len(s.supply.Pending) > 0 {
-		until = max(until, 2*p.lead)
+		until = max(until, 2*p.Lead)
 	}
-	if s.askedAt.IsZero() || p.now.Sub(s.askedAt) >= until || s.supply.Ready-enough > max(1, s.supply.Ready/3) || p.withoutRequests() {
+	if s.askedAt.IsZero() || p.Tick.Sub(s.askedAt) >= until || s.supply.Ready-enough > max(1, s.supply.Ready/3) || p.withoutRequests() {
 		return ""
 	}
 	return fmt.Sprintf("the request of %s is kept until %s", clock(s.askedAt), clock(s.askedAt.Add(until)))
@@ -184,26 +183,19 @@ const kvDanger = 0.85
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *plan) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
-// update deletes old scale-ins, and notes since when demand can be sized.
+// update notes since when demand can be sized.
 func (st *State) update(p *plan) {
-	day := p.now.Add(-24 * time.Hour).Unix()
-	st.ScaleIns = slices.DeleteFunc(slices.Clone(st.ScaleIns), func(at int64) bool { return at <= day })
-	st.ScaleIns = st.ScaleIns[max(0, len(st.ScaleIns)-maxScaleIns):]
 	switch {
 	case p.unusable != usable:
 		st.UsableSince = time.Time{}
 	case st.UsableSince.IsZero():
-		st.UsableSince = p.now.UTC()
+		st.UsableSince = p.Tick.UTC()
 	}
 }
 
-// maxScaleIns bounds the stored scale-ins: one a minute.
-const maxScaleIns = 24 * 60
-
-// whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be. The
-// limit on scale-ins per day is in bound.
+// whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
 func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
-	if left := max(cfg.Cooldown, minKnown) - p.now.Sub(st.UsableSince); left > 0 {
+	if left := max(cfg.Cooldown, minKnown) - p.Tick.Sub(st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	s := &p.in.Minute.State
@@ -238,9 +230,8 @@ func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// bound applies the bounds of the replicas of s to target: scale-ins a day, step, limit and minimum. It names those
-// that changed it. most is the limit. The other role has others replicas, which share the budget.
-func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desired, most int, constraints []Constraint) {
+// bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it. most is the limit. The other role has others replicas, which share the budget.
+func (p *plan) bound(s *side, target, others int, cfg Config) (desired, most int, constraints []Constraint) {
 	bounds, keys := p.in.Pool.BoundsOf(s.role), "replicas."
 	if s.role == capacity.PrefillRole {
 		keys = "disaggregated.prefill_replicas."
@@ -253,10 +244,7 @@ func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desire
 	set := func(replicas int, key string, bound int) {
 		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: target})
 	}
-	switch mayShrink := len(st.ScaleIns) < cfg.MaxScaleIns || s.asked < s.current; {
-	case desired < s.current && !mayShrink:
-		set(s.current, "max_scale_ins", cfg.MaxScaleIns)
-	case desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0:
+	if desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0 {
 		set(s.current-cfg.ScaleInStep, "scale_in_step", cfg.ScaleInStep)
 	}
 	if desired > most {
@@ -273,10 +261,10 @@ func (p *plan) bound(s *side, target, others int, st *State, cfg Config) (desire
 	return desired, most, constraints
 }
 
-// action compares desired with the current replicas, and if equal, with the previous request: to withdraw a request is
+// action compares Desired with the current replicas, and if equal, with the previous request: to withdraw a request is
 // an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
-func (p *plan) action(desired int) Action {
-	switch by := cmp.Or(cmp.Compare(desired, p.own.current), cmp.Compare(desired, p.own.asked)); {
+func (p *plan) action() Action {
+	switch by := cmp.Or(cmp.Compare(p.Desired, p.own.current), cmp.Compare(p.Desired, p.own.asked)); {
 	case by > 0:
 		return ScaleOut
 	case by < 0 && p.unusable == usable:

@@ -128,19 +128,17 @@ func TestDecide(t *testing.T) {
 		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
 
-		"scale in one step":                          {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1: 4 wanted."},
-		"stay: first decision":                       {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
-		"scale in: a peak long enough ago":           {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
-		"scale in: also a starting replica":          {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
-		"scale in to what one replica holds":         {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica will do for the next 15 min"},
-		"scale in: larger step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
-		"stay: later peak in cooldown":               {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
-		"stay: unlikely but possible":                {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
-		"stay: a peak was forecast a minute ago":     {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
-		"stay: max_scale_ins reached":                {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 7200, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 8, action: Hold, says: "4 replicas would do. Staying at 8. Limited by max_scale_ins 2: 4 wanted."},
-		"scale in: yesterday's actions do not count": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 86400, noon.Unix() - 3600} }), config: func(c *Config) { c.MaxScaleIns = 2 }, want: 7, action: ScaleIn},
-		"stay: burst tail":                           {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
-		"stay: queue":                                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
+		"scale in one step":                      {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn, says: "4 replicas will do for the next 15 min, with a certainty of 98 %. Advising 7 replicas (8 now). Limited by scale_in_step 1: 4 wanted."},
+		"stay: first decision":                   {scene: scene{ready: 8, median: flat(350), last: 350}, want: 8, action: Hold, says: "4 replicas would do, but demand is watched for 5 min more"},
+		"scale in: a peak long enough ago":       {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(2, 8)), want: 7, action: ScaleIn},
+		"scale in: also a starting replica":      {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: earlier(8), want: 7, action: ScaleIn},
+		"scale in to what one replica holds":     {scene: scene{ready: 3, median: flat(50), last: 50}, state: earlier(3), want: 2, action: ScaleIn, says: "1 replica will do for the next 15 min"},
+		"scale in: larger step":                  {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 10 }, want: 4, action: ScaleIn},
+		"stay: later peak in cooldown":           {scene: scene{ready: 8, median: rising(18, 350, 790), last: 350}, state: earlier(8), want: 8, action: Hold},
+		"stay: unlikely but possible":            {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
+		"stay: a peak was forecast a minute ago": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold},
+		"stay: burst tail":                       {scene: scene{ready: 8, median: flat(350), last: 450}, state: earlier(8), want: 8, action: Hold, says: "a burst of KV memory is still draining"},
+		"stay: queue":                            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 1 }}, state: earlier(8), want: 8, action: Hold, says: "requests are waiting"},
 		"stay: a producer fell silent": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Minute.Faults = []features.ProducerFault{{Producer: "slow", Kind: features.FaultBehind, Seconds: 300}, {Producer: "gw-2", Kind: features.FaultSilent, Since: noon}}
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
@@ -163,7 +161,7 @@ func TestDecide(t *testing.T) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
 		"a scale-in is withdrawn, with a reason": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
-		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.ScaleIns = []int64{noon.Unix() - 120} }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
+		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-2 * time.Minute) }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
 		"a request is kept for the cooldown":     {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
@@ -175,19 +173,10 @@ func TestDecide(t *testing.T) {
 		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
 		"from zero replicas":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
 
-		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min). Holding 8 replicas."},
+		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "The newest telemetry is of 11:53 UTC (7 min ago). Holding 8 replicas."},
 		"stale keeps the request":    {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
 		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. Before, it was 7."},
 		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
-		"clock behind holds": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
-			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-time.Minute)
-		}}, state: earlier(8), want: 8, action: Hold, says: "Telemetry comes, but none that counts for the newest minutes"},
-		"clock behind, then silent": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
-			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-62*time.Minute), noon.Add(-7*time.Minute)
-		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:53 UTC (7 min)"},
-		"silent for less than recentRecord": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
-			in.Forecast.Stale, in.Minute.LastEvent, in.Minute.Heard = true, noon.Add(-3*time.Minute), noon.Add(-179*time.Second)
-		}}, state: earlier(8), want: 8, action: Hold, says: "No telemetry since 11:57 UTC (3 min)"},
 		"engines without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.KVUsedMax = .5 }}, state: earlier(8), want: 8, action: Hold,
 			says: "no request is reported although its engines are busy"},
 		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},

@@ -128,7 +128,7 @@ type Constraint struct {
 	_ struct{} `cbor:",toarray"`
 
 	Key    string // of the configuration; retriesKey for the bound on replicas for retries
-	Bound  int    // in replicas; in scale-ins for max_scale_ins
+	Bound  int    // in replicas
 	Wanted int    // replicas
 }
 

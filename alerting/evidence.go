@@ -13,20 +13,11 @@ import (
 // maxFaults bounds the producer faults in a decision's warnings.
 const maxFaults = 8
 
-// decision is the Decision without the results of target and bound. All its numbers are finite.
-func (p *plan) decision(cfg Config) Decision {
-	d := Decision{
-		Pool: p.in.Pool.Name, Tick: p.now, Sequence: p.in.Sequence, Mode: cfg.Mode,
-		Ready: p.own.supply.Ready, Pending: len(p.own.supply.Pending), Floor: p.own.floor.replicas, Reserves: p.in.Pool.Reserves,
-		Expires: p.now.Add(cfg.Expiry), Lead: p.lead, Quantile: p.tau, QuantileFrom: p.tauFrom, KeepQuantile: p.confidence,
-		Binding: p.in.Projection.Binding, Probability: finite(p.in.Projection.Probability), ETA: p.in.Projection.ETA,
-		Confidence: p.in.Projection.Confidence, Stale: p.unusable == stale || p.unusable == noRequests, SupplyAssumed: !p.observed,
-		WarnFrom: cfg.WarningProbability, Objectives: p.objectives, Breach: p.breach, Basis: p.in.Basis, Withheld: p.withheld(),
-		Drivers: finiteDrivers(p.in.Projection.Drivers), Warnings: slices.Concat(p.in.Projection.Warnings, p.warnings()),
-	}
-	if p.observed {
-		d.Unreported = max(0, len(p.own.supply.Pending)-p.in.Minute.State.Pending)
-	}
+// addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
+func (p *plan) addEvidence(cfg Config) {
+	d := &p.Decision
+	d.Floor, d.Stale, d.Withheld = p.own.floor.replicas, p.unusable == stale || p.unusable == noRequests, p.withheld()
+	d.Warnings = slices.Concat(p.in.Projection.Warnings, p.warnings())
 	for i := range p.own.rows {
 		d.Resources = append(d.Resources, p.own.rows[i].evidence)
 	}
@@ -35,20 +26,19 @@ func (p *plan) decision(cfg Config) Decision {
 	}
 	for i := range p.in.Limits {
 		l := &p.in.Limits[i]
-		e := ResourceEvidence{Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand, ETA: l.ETA, Probability: l.Probability[minutes(p.lead+cfg.Hold)-1]}
+		e := ResourceEvidence{Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand, ETA: l.ETA, Probability: l.Probability[minutes(d.Lead+cfg.Hold)-1]}
 		d.Limits = append(d.Limits, e)
-		if text := d.limitText(&e, p.lead+cfg.Hold); text != "" {
+		if text := d.limitText(&e, d.Lead+cfg.Hold); text != "" {
 			d.Warnings = append(d.Warnings, text+"; more replicas do not help")
 		}
 	}
-	if b := p.own.binding(p.in.Projection.Binding); b != nil {
+	if b := p.own.binding(d.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
 		if d.Model = modelNetwork; b.forecast.Fallback {
 			d.Model = modelLast
 		}
 		d.Events = b.forecast.Basis.Events
 	}
-	return d
 }
 
 // requestsMissing is that the engines of a pool work, and its producers report no requests.
@@ -66,11 +56,11 @@ func (p *plan) withheld() string {
 		return "its telemetry is stale"
 	case p.unusable == noRequests:
 		return requestsMissing
-	case p.unusable == cold && p.observed && known < int(minKnown/features.Minute):
+	case p.unusable == cold && !p.SupplyAssumed && known < int(minKnown/features.Minute):
 		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
-	case p.unusable == cold && !p.observed:
+	case p.unusable == cold && p.SupplyAssumed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
-	case p.unusable == unsized && (p.in.Projection.Binding == "" || p.in.Projection.Confidence == forecaster.Cold):
+	case p.unusable == unsized && (p.Binding == "" || p.Confidence == forecaster.Cold):
 		return "its demand cannot be counted in replicas"
 	}
 	return ""
@@ -92,7 +82,7 @@ func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 // warnings describe the weaknesses of the evidence.
 func (p *plan) warnings() []string {
 	var out []string
-	if !p.observed {
+	if p.SupplyAssumed {
 		text := fmt.Sprintf("no replica of the pool reports (set scrape.jobs; if the pool has a job, /readyz says why it fails): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)

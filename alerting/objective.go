@@ -74,40 +74,40 @@ func (b *Breach) relief(role capacity.Role) *Relief {
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
 func (p *plan) updateBreach(was *Breach) {
-	b := Breach{Since: p.now.UTC()}
+	b := Breach{Since: p.Tick.UTC()}
 	if was != nil {
 		b = *was
 	}
 	calm := !b.TTFT && !b.ITL
 	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Config.SLO.TTFT, b.TTFT)
 	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Config.SLO.ITL, b.ITL)
-	held := was != nil && p.now.Sub(b.Until) < reliefHold
+	held := was != nil && p.Tick.Sub(b.Until) < reliefHold
 	if held && (b.TTFT && !ttftKnown || b.ITL && !itlKnown) { // nothing new is known of the breach
-		p.breach = &b
+		p.Breach = &b
 		return
 	}
 	b.TTFT, b.ITL = ttft > 0, itl > 0
 	if !b.TTFT && !b.ITL {
 		if held { // keeps the current replicas, but requests no more
 			b.Own.Replicas, b.Prefill.Replicas = min(b.Own.Replicas, p.own.current), min(b.Prefill.Replicas, p.prefill.current)
-			p.breach = &b
+			p.Breach = &b
 		}
 		return
 	}
 	if calm {
-		b.Since = p.now.UTC()
+		b.Since = p.Tick.UTC()
 	}
-	p.breach, b.Until = &b, p.now.UTC()
+	p.Breach, b.Until = &b, p.Tick.UTC()
 	state := &p.in.Minute.State
 	if !p.in.Pool.Disaggregated || finite(state.KVUsedMax) >= kvDanger && finite(state.WaitingPerReady) >= 1 {
-		b.Own.step(p.now, p.own.supply.Ready, max(ttft, itl))
+		b.Own.step(p.Tick, p.own.supply.Ready, max(ttft, itl))
 		return
 	}
 	if b.TTFT {
-		b.Prefill.step(p.now, p.prefill.supply.Ready, ttft)
+		b.Prefill.step(p.Tick, p.prefill.supply.Ready, ttft)
 	}
 	if b.ITL {
-		b.Own.step(p.now, p.own.supply.Ready, itl)
+		b.Own.step(p.Tick, p.own.supply.Ready, itl)
 	}
 }
 
@@ -134,7 +134,7 @@ func (p *plan) objective(name string, of func(*Signal) float64, stated time.Dura
 	if x.Over = x.P90 > limit; x.Over {
 		excess = x.P90 / x.Stated
 	}
-	p.objectives = append(p.objectives, x)
+	p.Objectives = append(p.Objectives, x)
 	return excess, true
 }
 
@@ -172,10 +172,10 @@ func (r *Relief) floor() int {
 
 // latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
 func (p *plan) latencyText() string {
-	if text := overObjectiveText(p.objectives); text != "" {
+	if text := overObjectiveText(p.Objectives); text != "" {
 		return text + " at the 90th percentile"
 	}
-	return "latencies were over their objectives until " + clock(p.breach.Until)
+	return "latencies were over their objectives until " + clock(p.Breach.Until)
 }
 
 // overObjectiveText is a clause about the latencies over their objectives; "" if there are none.

@@ -12,22 +12,14 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// plan has the intermediate values of one decision.
+// plan is a decision in the making, with intermediate values.
 type plan struct {
-	now      time.Time
+	Decision
 	in       *Input
-	observed bool
 	own      side
 	prefill  side // the prefill replicas of a disaggregated pool
 	kvTokens float64
-	lead     time.Duration
-	tau      float64
-	tauFrom  QuantileSource
-	// confidence is the quantile of demand that must fit a smaller pool; see provision.
-	confidence float64
-	objectives []Objective
-	breach     *Breach
-	unusable   unusable // why demand cannot be sized
+	unusable unusable // why demand cannot be sized
 }
 
 // side has the intermediate values for the replicas of one role.
@@ -76,10 +68,19 @@ const (
 
 // newPlan computes supply, demand by resource and the floor, and checks whether the forecast is usable.
 func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
-	p := &plan{now: now, in: in, lead: in.Projection.Lead, kvTokens: st.KVTokens}
-	p.own = side{role: capacity.AnyRole, projection: &in.Projection, askedAt: st.LastScaleOut, kept: &st.Keeps}
-	p.own.supply, p.observed = CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
-	p.prefill = side{role: capacity.PrefillRole, projection: cmp.Or(in.Projection.Prompts, new(forecaster.Projection)), askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
+	x := &in.Projection
+	p := &plan{in: in, kvTokens: st.KVTokens, Decision: Decision{
+		Pool: in.Pool.Name, Tick: now, Sequence: in.Sequence, Mode: cfg.Mode, Expires: now.Add(cfg.Expiry),
+		Binding: x.Binding, Probability: finite(x.Probability), ETA: x.ETA, Lead: x.Lead, Confidence: x.Confidence, Drivers: finiteDrivers(x.Drivers),
+		Reserves: in.Pool.Reserves, WarnFrom: cfg.WarningProbability, Basis: in.Basis,
+	}}
+	p.own = side{role: capacity.AnyRole, projection: x, askedAt: st.LastScaleOut, kept: &st.Keeps}
+	supply, observed := CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
+	p.own.supply, p.Ready, p.Pending, p.SupplyAssumed = supply, supply.Ready, len(supply.Pending), !observed
+	if observed {
+		p.Unreported = max(0, p.Pending-in.Minute.State.Pending)
+	}
+	p.prefill = side{role: capacity.PrefillRole, projection: cmp.Or(x.Prompts, new(forecaster.Projection)), askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
 	if in.Pool.Disaggregated {
 		p.prefill.supply = PrefillSupply(now, &in.Pool, st)
 	}
@@ -93,8 +94,8 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
 		p.kvTokens = reported
 	}
-	p.tau, p.tauFrom = DecisionQuantile(&in.Pool, cfg)
-	p.confidence = 1 - (1-p.tau)*scaleInRisk
+	p.Quantile, p.QuantileFrom = DecisionQuantile(&in.Pool, cfg)
+	p.KeepQuantile = 1 - (1-p.Quantile)*scaleInRisk
 
 	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
 		p.addResources(cfg)
@@ -246,11 +247,11 @@ func (p *plan) addResources(cfg Config) {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
-		need, ok := provision(f, p.tau, minutes(p.lead+cfg.Hold))
+		need, ok := provision(f, p.Quantile, minutes(p.Lead+cfg.Hold))
 		if !ok {
 			continue
 		}
-		keep, _ := provision(f, p.confidence, minutes(p.lead+cfg.Cooldown))
+		keep, _ := provision(f, p.KeepQuantile, minutes(p.Lead+cfg.Cooldown))
 		keep += p.coldCache(f)
 		r := resource{forecast: f, now: ReplicasFor(f.Now.Mean, per), keep: ReplicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: ReplicasFor(need, per),
@@ -260,8 +261,8 @@ func (p *plan) addResources(cfg Config) {
 		s := p.sideOf(f.Dimension)
 		for j := range s.projection.Resources {
 			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
-				r.evidence.Probability = finite(rp.Probability[minutes(p.lead+cfg.Hold)-1])
-				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.lead))-1])
+				r.evidence.Probability = finite(rp.Probability[minutes(p.Lead+cfg.Hold)-1])
+				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.Lead))-1])
 				r.evidence.ETA = rp.ETA
 			}
 		}
@@ -297,16 +298,16 @@ func (s *side) binding(dimension string) *resource {
 // shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
 // already does, or if only the floor needs more.
 func (p *plan) shortFrom(cfg Config) time.Time {
-	for h := range minutes(p.lead + cfg.Hold) {
+	for h := range minutes(p.Lead + cfg.Hold) {
 		for i := range p.own.rows {
 			r := &p.own.rows[i]
-			demand := r.forecast.Minute[h].At(p.tau)
+			demand := r.forecast.Minute[h].At(p.Quantile)
 			if !math.IsNaN(demand) && ReplicasFor(demand, r.evidence.PerReplica)+p.in.Pool.Reserves.Total() > p.own.supply.Ready {
-				return p.now.Add(time.Duration(h) * features.Minute)
+				return p.Tick.Add(time.Duration(h) * features.Minute)
 			}
 		}
 	}
-	return p.now
+	return p.Tick
 }
 
 // The models of a forecast.
@@ -350,8 +351,8 @@ func (p *plan) setFloor(s *side, cfg Config) {
 			f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
 		}
 	}
-	if p.breach != nil {
-		f.raise(p.breach.relief(s.role).floor(), p.latencyText())
+	if p.Breach != nil {
+		f.raise(p.Breach.relief(s.role).floor(), p.latencyText())
 	}
 }
 

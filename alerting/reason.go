@@ -15,7 +15,8 @@ import (
 )
 
 // reason is the decision in a few sentences, for people.
-func (p *plan) reason(d *Decision, cfg Config) string {
+func (p *plan) reason(cfg Config) string {
+	d := &p.Decision
 	s := p.findings(d, &p.own, cfg)
 	if p.own.asked != d.Desired && p.own.asked != p.own.current {
 		s = append(s, fmt.Sprintf("Before, it was %d.", p.own.asked))
@@ -86,7 +87,7 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 	case more:
 		return []string{riskSentence(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && s.enough < s.current:
-		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.lead+cfg.Cooldown), percent(p.confidence)), move}
+		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.Lead+cfg.Cooldown), percent(p.KeepQuantile)), move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
 	case d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min:
@@ -100,9 +101,6 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 	return []string{riskSentence(d, cfg), stay}
 }
 
-// recentRecord is the largest age of the newest record of a pool that sends telemetry.
-const recentRecord = 5 * time.Minute
-
 // withoutForecast is the finding if the forecast cannot be used.
 func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 	why := ""
@@ -111,15 +109,8 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(finite(p.in.Minute.State.KVUsedMax)))
 	case stale:
 		why = "There is no telemetry yet."
-		at, heard := p.in.Minute.LastEvent, p.in.Minute.Heard
-		switch {
-		case heard.Sub(at) > p.now.Sub(heard) && p.now.Sub(heard) < recentRecord: // records also come a little after their event
-			why = "Telemetry comes, but none that counts for the newest minutes: see the producers' clocks, and what /readyz says is refused."
-		case heard.After(at): // the producers' clocks were behind
-			at = heard
-			fallthrough
-		case !at.IsZero():
-			why = fmt.Sprintf("No telemetry since %s (%s).", clock(at), span(p.now.Sub(at)))
+		if at := p.in.Minute.LastEvent; !at.IsZero() {
+			why = fmt.Sprintf("The newest telemetry is of %s (%s ago).", clock(at), span(p.Tick.Sub(at)))
 		}
 	case unsized:
 		why = p.unsizedText()

@@ -134,24 +134,21 @@ func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 	return s.pool.PerReplica(dimension, reportedKV)
 }
 
-// roles adds to d the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
+// roles adds the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
 // their own reserves. Steps count from the last request. If demand cannot be sized, the number does not change.
-func (p *plan) roles(d *Decision, st *State, cfg Config) {
+func (p *plan) roles(st *State, cfg Config) {
 	if !p.in.Pool.Disaggregated {
 		return
 	}
 	s := &p.prefill
 	there, wanted := s.current, p.target(s, st, cfg)
-	desired, most, constraints := p.bound(s, wanted, d.Desired, st, cfg)
-	switch {
-	case desired > there:
-		st.PrefillAsked = p.now
-	case desired < there:
-		st.ScaleIns = append(slices.Clone(st.ScaleIns), p.now.Unix())
+	desired, most, constraints := p.bound(s, wanted, p.Desired, cfg)
+	if desired > there {
+		st.PrefillAsked = p.Tick
 	}
-	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.now, desired).Pending
-	d.ByRole = &Roles{
-		Prefill: desired, Decode: d.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
+	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.Tick, desired).Pending
+	p.ByRole = &Roles{
+		Prefill: desired, Decode: p.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
 		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.ReservesOf(capacity.PrefillRole), PrefillAskedAt: st.PrefillAsked.UTC(),
 		PrefillDrivers: finiteDrivers(s.projection.Drivers), PrefillConstraints: constraints,
 	}

@@ -71,10 +71,9 @@ func TestSizeOfRoles(t *testing.T) {
 			t.Errorf("minute %d: %d prefill replicas, want %d; %q", tt.minute, d.ByRole.Prefill, tt.want, said)
 		}
 	}
-	if ins := len(st.ScaleIns); ins != 5 {
-		t.Errorf("%d scale-ins, want 5", ins)
+	if !st.LastScaleIn.IsZero() {
+		t.Errorf("fewer prefill replicas count as fewer of the pool at %s", st.LastScaleIn)
 	}
-	cfg.MaxScaleIns = 2
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(10)}.input(t)
 	for _, tt := range []struct {
 		name string
@@ -83,7 +82,6 @@ func TestSizeOfRoles(t *testing.T) {
 		says string
 	}{
 		{"fewer", func(*Input, *State) {}, 4, "prefill: scale_in_step 1: 1 wanted"},
-		{"max_scale_ins reached", func(_ *Input, st *State) { st.ScaleIns = []int64{noon.Unix() - 60, noon.Unix() - 30} }, 5, "prefill: max_scale_ins 2: 1 wanted"},
 		{"requests wait", func(in *Input, _ *State) { in.Minute.State.WaitingPerReady = 2 }, 5, ""},
 		{"a burst", func(in *Input, _ *State) { in.Forecast.Total[1].Now.Mean = 2400 }, 5, ""},
 		{"the first hour", func(in *Input, _ *State) {
@@ -245,8 +243,8 @@ func TestPublishPrefill(t *testing.T) {
 	for m := range 20 {
 		step(3+m, 0)
 	}
-	if ins := len(st.ScaleIns); d.ByRole.Prefill != 0 || ins != 3 {
-		t.Errorf("%d prefill replicas without prompts, after %d scale-ins; want 0 and 3", d.ByRole.Prefill, ins)
+	if d.ByRole.Prefill != 0 {
+		t.Errorf("%d prefill replicas without prompts, want 0", d.ByRole.Prefill)
 	}
 }
 

@@ -143,7 +143,7 @@ var nights = []struct {
 		d.Breach = &Breach{Since: noon.Add(-24 * time.Minute), TTFT: true, ITL: true, Own: Relief{From: 14, Replicas: 19, Excess: 3.4, Failed: true}}
 	}},
 	{name: "the gateway is silent", alert: TelemetryStale, decision: func(d *Decision) {
-		d.Stale, d.Reason = true, "No telemetry since 11:48 UTC (12 min). Holding 14 replicas."
+		d.Stale, d.Reason = true, "The newest telemetry is of 11:48 UTC (12 min ago). Holding 14 replicas."
 	}},
 	{name: "engines work, and the gateway reports nothing", alert: TelemetryStale, decision: func(d *Decision) {
 		d.Stale, d.Withheld = true, requestsMissing

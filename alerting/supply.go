@@ -61,7 +61,7 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 // pending, and removed replicas that still report do not count. Older requests are ignored.
 func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
 	missing := st.LastDesired - s.Ready - len(s.Pending)
-	if n := len(st.ScaleIns); missing < 0 && n > 0 && st.ScaleIns[n-1] > since.Unix() {
+	if missing < 0 && st.LastScaleIn.After(since) {
 		return withRequested(s, since, st.LastDesired)
 	}
 	for _, asked := range st.Pending[max(0, len(st.Pending)-max(0, missing)):] {

@@ -37,12 +37,12 @@ func TestCurrentSupply(t *testing.T) {
 			want:   forecaster.Supply{Ready: 4, Pending: []time.Time{ago(3), ago(2), ago(1)}}, observed: true,
 		},
 		"a replica is not ready after a scale-in, although it reports": {
-			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(5).Unix()}},
+			state:  State{LastTick: noon, LastDesired: 3, LastScaleIn: ago(5)},
 			minute: features.PoolState{Observed: true, Ready: 4},
 			want:   forecaster.Supply{Ready: 3}, observed: true,
 		},
 		"it is ready if it still reports after the lead time": {
-			state:  State{LastTick: noon, LastDesired: 3, ScaleIns: []int64{ago(13).Unix()}},
+			state:  State{LastTick: noon, LastDesired: 3, LastScaleIn: ago(13)},
 			minute: features.PoolState{Observed: true, Ready: 4},
 			want:   forecaster.Supply{Ready: 4}, observed: true,
 		},

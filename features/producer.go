@@ -265,16 +265,14 @@ func (p *Producers) silent(f *feed, now unixTime) bool {
 	return now-f.LastSeen > max(unixTime(p.staleAfter), 2*f.Pause)
 }
 
-// fill sets when a pool was last heard of, and the faults of its producers.
+// fill sets the faults of a pool's producers.
 func (p *Producers) fill(m *PoolMinute, states []ProducerState, now unixTime) {
-	live, seen := false, never
+	live := false
 	for _, x := range p.ByName {
 		if f := x.Feeds[m.Pool]; f != nil {
-			seen = max(seen, f.LastSeen)
 			live = live || f.Watermark != never && !p.silent(f, now)
 		}
 	}
-	m.Heard = seen.time()
 	lateness := max(p.lateness.Seconds(), 0)
 	for i := range states {
 		s := &states[i]

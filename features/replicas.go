@@ -197,8 +197,6 @@ type PoolMinute struct {
 	KVRatio float64
 	// LastEvent is the newest event time of the pool; zero without records. Its age is the staleness of telemetry.
 	LastEvent time.Time
-	// Heard is when the newest record of the pool was stored, counted or refused; on the event clock its event time.
-	Heard time.Time
 	// Steady is the number of replicas that were ready throughout the minute that settles now; 0 if unknown or changed.
 	Steady int
 	// Attempts has the open minutes, oldest first; nil without recent retries.
