@@ -23,7 +23,7 @@ func (d *Daemon) openPages() {
 	d.server.History = stored{storage.History{Store: d.store, Unsettled: true}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
-	promapi.New(d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log)).Register(d.server.Handle)
+	promapi.Register(d.server.Handle, d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log))
 	d.server.Handle("GET /reports/", http.HandlerFunc(d.serveReports))
 	d.handleDocument("GET /api/v1/report", "md", d.getReport)
 	d.handleDocument("GET /api/v1/plan", "html", d.getPlan)

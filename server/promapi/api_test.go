@@ -72,7 +72,7 @@ func (b blockedQuerier) Select(ctx context.Context, _ bool, _ *storage.SelectHin
 
 // TestQueryTimeout: a query is cancelled if it takes too long, waits too long for a slot, or its client disconnects.
 func TestQueryTimeout(t *testing.T) {
-	data := blocked{asked: make(chan struct{}, maxQueries)}
+	data := blocked{asked: make(chan struct{}, maxRequests)}
 	h := handler(data, maxSamples, time.Hour)
 	query := func(ctx context.Context) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -85,8 +85,8 @@ func TestQueryTimeout(t *testing.T) {
 		return ctx
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	first := make(chan *httptest.ResponseRecorder, maxQueries)
-	for range maxQueries {
+	first := make(chan *httptest.ResponseRecorder, maxRequests)
+	for range maxRequests {
 		go func() { first <- query(ctx) }()
 		<-data.asked // it has a slot now, and keeps it
 	}
@@ -94,7 +94,7 @@ func TestQueryTimeout(t *testing.T) {
 		t.Errorf("a query without a slot: status %d, %s", w.Code, w.Body)
 	}
 	leave()
-	if w := <-first; w.Code != statusClientClosed || !strings.Contains(w.Body.String(), `"errorType":"canceled"`) {
+	if w := <-first; w.Code != 499 || !strings.Contains(w.Body.String(), `"errorType":"canceled"`) {
 		t.Errorf("a client that disconnected: status %d, %s", w.Code, w.Body)
 	}
 	if w := query(soon()); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"errorType":"timeout"`) {
@@ -111,11 +111,36 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestRoutes: routes of Prometheus that write, administer or show its state do not exist, and no page of another web
+// site may read an answer.
+func TestRoutes(t *testing.T) {
+	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
+	for _, route := range []string{
+		"POST write", "POST read", "POST otlp/v1/metrics", "POST admin/tsdb/delete_series", "PUT admin/tsdb/snapshot", "POST admin/tsdb/clean_tombstones",
+		"GET targets", "GET alertmanagers", "GET scrape_pools", "GET status/tsdb", "GET status/config", "GET status/flags", "GET status/runtimeinfo",
+		"GET notifications/live", "GET search/metric_names", "GET features", "GET openapi.yaml", "OPTIONS other",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, "/api/v1/"+path, nil))
+		if w.Code != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", route, w.Code)
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/query?query=1", nil)
+	r.Header.Set("Origin", "https://example.com")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if allowed, ok := w.Header()["Access-Control-Allow-Origin"]; ok || w.Code != http.StatusOK {
+		t.Errorf("status %d, allowed origins %q, want none", w.Code, allowed)
+	}
+}
+
 func TestMetadata(t *testing.T) {
 	h := handler(fillStore(t, t.TempDir()), maxSamples, queryTimeout)
 	for q, want := range map[string]string{
-		"":                  `{"status":"success","data":{"forewarm_forecast":[{"help":"Demand forecast.","type":"gauge","unit":""}],"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
-		"metric=odd_values": `{"status":"success","data":{"odd_values":[{"help":"Odd.","type":"gauge","unit":""}]}}`,
+		"":                  `{"status":"success","data":{"forewarm_forecast":[{"type":"gauge","unit":"","help":"Demand forecast."}],"odd_values":[{"type":"gauge","unit":"","help":"Odd."}]}}`,
+		"metric=odd_values": `{"status":"success","data":{"odd_values":[{"type":"gauge","unit":"","help":"Odd."}]}}`,
 		"metric=x":          `{"status":"success","data":{}}`,
 	} {
 		v := must(url.ParseQuery(q))
@@ -143,7 +168,7 @@ func FuzzAPI(f *testing.F) {
 		f.Add(q.path, q.form.Encode())
 	}
 	mux := http.NewServeMux()
-	newAPI(nothing{}, nil, "", quiet, 10_000, 100*time.Millisecond).Register(mux.Handle)
+	register(mux.Handle, nothing{}, nil, "", quiet, 10_000, 100*time.Millisecond)
 	f.Fuzz(func(t *testing.T, path, form string) {
 		u := "/api/v1/" + path + "?" + form
 		if _, err := url.ParseRequestURI(u); err != nil || strings.ContainsAny(u, " \n\r\t") {
@@ -166,9 +191,9 @@ type nothing struct{}
 
 func (nothing) Querier(int64, int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 
-func ExampleAPI() {
+func ExampleRegister() {
 	mux := http.NewServeMux()
-	New(nothing{}, nil, "v1", quiet).Register(mux.Handle)
+	Register(mux.Handle, nothing{}, nil, "v1", quiet)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/query?query=1%2B1&time=60", nil))
 	fmt.Println(w.Body)

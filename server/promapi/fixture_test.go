@@ -66,7 +66,7 @@ func fillStore(t *testing.T, dir string) *tsdb.DB {
 
 func handler(data storage.Queryable, samples int, timeout time.Duration) http.Handler {
 	mux := http.NewServeMux()
-	newAPI(data, map[string]string{"forewarm_forecast": "Demand forecast.", "odd_values": "Odd."}, "v1.2.3", quiet, samples, timeout).Register(mux.Handle)
+	register(mux.Handle, data, map[string]string{"forewarm_forecast": "Demand forecast.", "odd_values": "Odd."}, "v1.2.3", quiet, samples, timeout)
 	return mux
 }
 

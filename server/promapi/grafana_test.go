@@ -26,7 +26,7 @@ func TestGrafana(t *testing.T) {
 		{"build info, by POST", question{path: "status/buildinfo", post: true}, http.StatusMethodNotAllowed, nil},
 		{"build info without features, as of Prometheus", question{path: "status/buildinfo"}, http.StatusOK, func(data any) bool {
 			d := data.(map[string]any)
-			return d["version"] == prometheusVersion && d["features"] == nil && d["application"] == "Forewarm"
+			return d["version"] == prometheusVersion && d["features"] == nil && d["revision"] == "v1.2.3"
 		}},
 		{"names of metrics", question{path: "label/__name__/values", form: form(within("limit", 40_000)...)}, http.StatusOK, holds("forewarm_forecast")},
 		{"metadata", question{path: "metadata", form: form("limit", 40_000)}, http.StatusOK, func(data any) bool {
