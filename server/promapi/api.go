@@ -11,6 +11,7 @@ package promapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -53,7 +54,9 @@ var patterns = []string{
 
 // Register adds the API's routes over data, given as patterns of [http.ServeMux]. data must be safe for concurrent use.
 // All series are gauges; help describes them by name. version is the program's.
-func Register(handle func(pattern string, h http.Handler), data storage.Queryable, help map[string]string, version string, log *slog.Logger) {
+func Register(
+	handle func(pattern string, h http.Handler), data storage.Queryable, help map[string]string, version string, log *slog.Logger,
+) {
 	register(handle, data, help, version, log, maxSamples, queryTimeout)
 }
 
@@ -119,13 +122,13 @@ func bounds(timeout time.Duration) func(http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 			if err := r.ParseForm(); err != nil {
-				write(w, http.StatusBadRequest, v1.Response{Status: "error", ErrorType: "bad_data", Error: "error parsing form values: " + err.Error()})
+				refuse(w, http.StatusBadRequest, "bad_data", fmt.Errorf("error parsing form values: %w", err))
 				return
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
 			if err := turns.Start(ctx); err != nil {
-				write(w, http.StatusServiceUnavailable, v1.Response{Status: "error", ErrorType: "timeout", Error: "no turn for the request came in time: " + err.Error()})
+				refuse(w, http.StatusServiceUnavailable, "timeout", fmt.Errorf("no turn for the request came in time: %w", err))
 				return
 			}
 			defer turns.Done()
@@ -145,6 +148,10 @@ func metricMetadata(help map[string]string) http.HandlerFunc {
 		}
 		write(w, http.StatusOK, v1.Response{Status: "success", Data: found})
 	}
+}
+
+func refuse(w http.ResponseWriter, status int, kind string, cause error) {
+	write(w, status, v1.Response{Status: "error", ErrorType: kind, Error: cause.Error()})
 }
 
 func write(w http.ResponseWriter, status int, x v1.Response) {
