@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/grafana/regexp"
@@ -70,10 +71,13 @@ func register(
 		LookbackDelta: lookback, NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 		EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
 	})
-	router := route.New()
-	newAPI(engine, p, data, version, log, bounds(timeout)).Register(router.WithPrefix("/api/v1"))
+	router := sync.OnceValue(func() *route.Router { // Prometheus takes half a second to make its API
+		r := route.New()
+		newAPI(engine, p, data, version, log, bounds(timeout)).Register(r.WithPrefix("/api/v1"))
+		return r
+	})
 	for _, pattern := range patterns {
-		handle(pattern, router)
+		handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { router().ServeHTTP(w, r) }))
 	}
 	handle("GET /api/v1/metadata", metricMetadata(help))
 }
