@@ -18,7 +18,7 @@ import (
 // the pipeline uses at the end, and the KV tokens that a running sequence held on average. stated is the pool's
 // configuration. With restart, the pipeline is saved and restored after 140 minutes: the remaining 40 are too few to
 // learn everything again.
-func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (service pipeline.PoolService, context float64) {
+func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart bool) (service pipeline.PoolOutput, context float64) {
 	t.Helper()
 	pool, err := capacity.New(stated, nil)
 	if err != nil {
@@ -36,8 +36,8 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 		}
 	}
 	take := func(out *pipeline.Output) {
-		if len(out.Services) > 0 {
-			service = out.Services[0]
+		if len(out.Pools) > 0 {
+			service = out.Pools[0]
 		}
 	}
 	running, held := 0.0, 0.0
@@ -93,16 +93,16 @@ func TestLearnsTheSimulatedPool(t *testing.T) {
 			truth, rate float64
 			basis       capacity.Basis
 		}{
-			{"decode", cfg.DecodeTokensPerS(context), got.Rates.DecodeTokensPerS, got.Decode},
-			{"prefill", cfg.PrefillTokensPerS, got.Rates.PrefillTokensPerS, got.Prefill},
+			{"decode", cfg.DecodeTokensPerS(context), got.Trusted.Rates.DecodeTokensPerS, got.Trusted.Decode},
+			{"prefill", cfg.PrefillTokensPerS, got.Trusted.Rates.PrefillTokensPerS, got.Trusted.Prefill},
 		} {
 			t.Logf("limited by %s: %s %.0f tokens/s, learned %.0f (%.0f…%.0f)", x.limit, y.name, y.truth, y.basis.Learned.Value, y.basis.Learned.Low, y.basis.Learned.High)
 			if math.Abs(y.basis.Learned.Value/y.truth-1) > .1 || math.Abs(y.rate/y.truth-1) > .15 || y.basis.Source != capacity.Learned {
 				t.Errorf("limited by %s: %s %.0f tokens/s, want %.0f: %+v", x.limit, y.name, y.rate, y.truth, y.basis)
 			}
 		}
-		if n := len(got.Warnings); x.statedTwice && (n != 2 || !strings.Contains(got.Warnings[0], "as rates: learned says")) || !x.statedTwice && n != 0 {
-			t.Errorf("limited by %s: warnings %q", x.limit, got.Warnings)
+		if n := len(got.Trusted.Warnings); x.statedTwice && (n != 2 || !strings.Contains(got.Trusted.Warnings[0], "as rates: learned says")) || !x.statedTwice && n != 0 {
+			t.Errorf("limited by %s: warnings %q", x.limit, got.Trusted.Warnings)
 		}
 	}
 }

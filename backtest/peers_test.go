@@ -194,8 +194,8 @@ func (tr peerTrace) forecast(t *testing.T, series []*peerSeries, peer func(s *pe
 				return err
 			}
 			p.Apply(&batch, func(out *pipeline.Output) {
-				for i := range out.Forecasts {
-					for _, fs := range [][]forecaster.Forecast{out.Forecasts[i].Total, out.Forecasts[i].Classes} {
+				for i := range out.Pools {
+					for _, fs := range [][]forecaster.Forecast{out.Pools[i].Forecast.Total, out.Pools[i].Forecast.Classes} {
 						for j := range fs {
 							take(&fs[j])
 						}

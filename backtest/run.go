@@ -183,35 +183,31 @@ func (r *runner) serve(t time.Time) {
 // and outcome are unknown.
 func (r *runner) emit(out *pipeline.Output) {
 	r.scores.observe(out.Windows)
-	if len(out.Forecasts) > 0 && out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 && out.Forecasts[0].Minute.Covered {
+	if len(out.Pools) == 0 {
+		return
+	}
+	x, eta := &out.Pools[0], "" // the only pool
+	load := x.Forecast.Load()
+	if out.Tick.Unix()%int64(r.cfg.Every/time.Second) == 0 && x.Forecast.Minute.Covered {
 		r.origins++
-		for i := range out.Forecasts {
-			f := &out.Forecasts[i]
-			r.forecasts.forecasts(r.start, f.Total)
-			r.forecasts.forecasts(r.start, f.Classes)
-			r.scores.issue(f.Total)
-			r.scores.issue(f.Classes)
-			r.plot.add(r.demand.Start, f.Load().Total)
+		for _, forecasts := range [][]forecaster.Forecast{x.Forecast.Total, x.Forecast.Classes} {
+			r.forecasts.forecasts(r.start, forecasts)
+			r.scores.issue(forecasts)
 		}
+		r.plot.add(r.demand.Start, load.Total)
 	}
-	for i := range out.Decisions {
-		d, eta := &out.Decisions[i], ""
-		if d.ETA.P50 != forecaster.Never {
-			eta = number(d.ETA.P50.Seconds())
-		}
-		r.decisions.decision(d.Tick.Sub(r.start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired,
-			d.Binding, number(d.Probability), eta)
-		r.own.pool.SetDesired(d.Desired)
+	d := x.Decision
+	if d.ETA.P50 != forecaster.Never {
+		eta = number(d.ETA.P50.Seconds())
 	}
-	for i := range out.Forecasts {
-		load, calibrator := out.Forecasts[i].Load(), r.pipeline.Calibrator(out.Forecasts[i].Pool)
-		for _, w := range r.fixedPools {
-			w.addForecast(out.Tick, load, calibrator)
-		}
-		for _, c := range r.policies[0] {
-			if c.other != nil {
-				c.other.decide(out.Tick, out.Sequence, load, calibrator, c.pool)
-			}
+	r.decisions.decision(d.Tick.Sub(r.start), d.Pool, ForewarmPolicy, d.Ready, d.Pending, d.Desired, d.Binding, number(d.Probability), eta)
+	r.own.pool.SetDesired(d.Desired)
+	for _, w := range r.fixedPools {
+		w.addForecast(out.Tick, load, x.Calibrator)
+	}
+	for _, c := range r.policies[0] {
+		if c.other != nil {
+			c.other.decide(out.Tick, out.Sequence, load, x.Calibrator, c.pool)
 		}
 	}
 }

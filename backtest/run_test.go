@@ -198,8 +198,9 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 				batch.Replicas = pool.Reports(batch.Replicas)
 			}
 			p.Apply(&batch, func(out *pipeline.Output) {
-				for i, d := range out.Decisions {
-					other := variant.decide(out.Tick, out.Sequence, &out.Forecasts[i], p.Calibrator(r.pool.Name), ofVariant)
+				for i := range out.Pools {
+					x, d := &out.Pools[i], out.Pools[i].Decision
+					other := variant.decide(out.Tick, out.Sequence, &x.Forecast, x.Calibrator, ofVariant)
 					pool.SetDesired(d.Desired)
 					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
 						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), the variant %d (%d pending, P %g of %s)", out.Tick,

@@ -155,8 +155,8 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 	}
 	slices.SortFunc(s.PendingSince, time.Time.Compare)
 	slices.Sort(capacities)
-	if n := len(capacities); n > 0 {
-		s.KVCapacityTokens, s.KVCapacityLeast, s.KVCapacityMost = QuantileOf(capacities, .5), capacities[0], capacities[n-1]
+	if len(capacities) > 0 {
+		s.KVCapacityTokens = QuantileOf(capacities, .5)
 	}
 	if reporting > 0 {
 		s.WaitingPerReady = waiting / reporting
@@ -174,8 +174,6 @@ type PoolState struct {
 	ReportedAt               time.Time   // newest replica report; zero when none ever came
 
 	KVCapacityTokens float64 // per ready replica, median of the reports; 0 when unknown
-	KVCapacityLeast  float64 // of a ready replica
-	KVCapacityMost   float64
 	KVUsedMax        float64 // highest KV use ratio of any ready replica; NaN when unknown
 	WaitingPerReady  float64 // queued requests per ready replica; NaN when unknown
 	Preemptions      float64 // since the previous tick

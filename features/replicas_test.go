@@ -56,7 +56,7 @@ func TestPoolState(t *testing.T) {
 	}
 	want := PoolState{
 		At: at(60), Ready: 3, Pending: 2, Draining: 1, PendingSince: []time.Time{at(5), at(30)}, ReportedAt: at(50),
-		KVCapacityTokens: 2000, KVCapacityLeast: 1000, KVCapacityMost: 3000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
+		KVCapacityTokens: 2000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
 	}
 	if diff := cmp.Diff(want, stateAt(t, a, 60), states); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

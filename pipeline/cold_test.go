@@ -62,8 +62,8 @@ func TestColdForecasts(t *testing.T) {
 			batches := trafficAtStart(80, tt.lasts, tt.rate)
 			for i := range batches {
 				p.Apply(&batches[i], func(out *Output) {
-					if len(out.Forecasts) > 0 {
-						at[int(out.Tick.Sub(midnight).Minutes())] = slices.Clone(out.Forecasts[0].Total)
+					if len(out.Pools) > 0 {
+						at[int(out.Tick.Sub(midnight).Minutes())] = slices.Clone(out.Pools[0].Forecast.Total)
 					}
 				})
 			}

@@ -88,8 +88,8 @@ func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at
 		}
 		b := planted(rng, m, classes)
 		p.Apply(&b, func(o *Output) {
-			for i := range o.Decisions {
-				out[int(o.Tick.Sub(midnight)/time.Minute)] = slices.Clone(o.Decisions[i].Drivers)
+			for _, d := range o.Decisions() {
+				out[int(o.Tick.Sub(midnight)/time.Minute)] = slices.Clone(d.Drivers)
 			}
 		})
 	}

@@ -29,8 +29,7 @@ func encoded(o *Output) string {
 		b    []byte
 	}{
 		{"windows", encode(o.Windows)}, {"nowcasts", nowcasts}, {"pools", encode(o.Pools)}, {"producers", encode(o.Producers)},
-		{"forecasts", encode(o.Forecasts)}, {"projections", encode(o.Projections)},
-		{"decisions", encode(o.Decisions)}, {"alerts", encode(o.Alerts)},
+		{"alerts", encode(o.Alerts)},
 	} {
 		line += " " + part.name + " " + digest(part.b)[:12]
 	}

@@ -63,9 +63,9 @@ func TestHistory(t *testing.T) {
 		for m := range minutes {
 			b := telemetryAt(now.Add(time.Duration(m) * time.Minute))
 			p.Apply(&b, func(o *Output) {
-				for _, f := range o.Forecasts {
-					if len(f.Total) > 0 {
-						forecast = f.Total[0].Minute[ahead-1][forecaster.L50]
+				for _, f := range o.Pools {
+					if len(f.Forecast.Total) > 0 {
+						forecast = f.Forecast.Total[0].Minute[ahead-1][forecaster.L50]
 					}
 				}
 			})

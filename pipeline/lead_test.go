@@ -83,8 +83,8 @@ func (w *risingPool) minute() {
 	}
 	b.Watermark = &ingest.Watermark{Pool: "p", At: w.now}
 	w.p.Apply(&b, func(o *Output) {
-		for i := range o.Decisions {
-			w.obey(o.Decisions[i].Desired)
+		for _, d := range o.Decisions() {
+			w.obey(d.Desired)
 		}
 	})
 }

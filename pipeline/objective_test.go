@@ -73,8 +73,8 @@ func TestLatencyObjective(t *testing.T) {
 					desired[m] = desired[m-1]
 				}
 				p.Apply(&b, func(o *Output) {
-					for i := range o.Decisions {
-						last = o.Decisions[i]
+					for _, d := range o.Decisions() {
+						last = *d
 						desired[m] = last.Desired
 						peak = max(peak, last.Desired)
 						if b := last.Breach; b != nil && (b.TTFT || b.ITL) {

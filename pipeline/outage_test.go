@@ -23,7 +23,7 @@ func TestRecordsOfOutage(t *testing.T) {
 			var newest, ticks, decided int
 			emit := func(o *Output) {
 				ticks++
-				if len(o.Decisions) > 0 {
+				if len(o.Decisions()) > 0 {
 					decided++
 					newest = int(o.Tick.Sub(midnight) / time.Minute)
 					if newest > from && newest < to {
@@ -57,7 +57,7 @@ func TestRecordsBeforeFirstWatermark(t *testing.T) {
 	p := New(cfg)
 	requests, decisions := map[time.Time]float64{}, 0
 	emit := func(o *Output) {
-		decisions += len(o.Decisions)
+		decisions += len(o.Decisions())
 		for i := range o.Windows {
 			requests[o.Windows[i].Start] = o.Windows[i].Requests
 		}
@@ -122,9 +122,9 @@ func TestForecastAfterGap(t *testing.T) {
 			p := New(cfg)
 			known := map[string]int{}
 			emit := func(o *Output) {
-				for i := range o.Forecasts {
+				for i := range o.Pools {
 					clear(known)
-					for _, f := range append(o.Forecasts[i].Classes, o.Forecasts[i].Total...) {
+					for _, f := range append(o.Pools[i].Forecast.Classes, o.Pools[i].Forecast.Total...) {
 						if f.Dimension == features.DimPrefill {
 							known[f.Class] = f.Known
 						}
@@ -171,7 +171,7 @@ func TestReplayOfLateWatermarks(t *testing.T) {
 		p := New(cfg)
 		apply := func(b *ingest.Batch) {
 			p.Apply(b, func(o *Output) {
-				for range o.Decisions {
+				for range o.Decisions() {
 					decided = append(decided, o.Tick)
 				}
 			})

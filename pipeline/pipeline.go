@@ -78,30 +78,41 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is the result of one tick. Windows, Pools and Producers are valid until the next tick; the rest does not
-// change any more.
+// Output is the result of one tick. Windows and calibrators are valid until the next tick; the rest does not change any
+// more.
 type Output struct {
 	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied
 
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
-	Pools   []features.PoolMinute
 	// Producers are the known senders of telemetry, ordered by name.
 	Producers []features.ProducerState
-	// The rest is empty on ticks that are no multiple of Config.Every.
-	Forecasts   []forecaster.PoolForecast
-	Projections []forecaster.Projection
-	Decisions   []alerting.Decision
-	Services    []PoolService    // of the projections
-	Alerts      []alerting.Alert // raised, still firing, or resolved at this tick
+	// The rest is empty on ticks that do not decide.
+	Pools  []PoolOutput     // ordered by name
+	Alerts []alerting.Alert // raised, still firing, or resolved at this tick
 }
 
-// PoolService is the service rates that a pool's replicas are assumed to have, and why.
-type PoolService struct {
-	Pool string
-	capacity.Trusted
-	Curve  *capacity.ServiceCurve          // of one replica; nil if unknown
-	Limits []forecaster.ResourceProjection // of the whole pool, per second; see forecaster.ProjectLimits
+// PoolOutput is the result of one tick for one pool. If the tick was decided before the state was lost, it has only the
+// forecast: see Resume.
+type PoolOutput struct {
+	Pool       string
+	Forecast   forecaster.PoolForecast
+	Projection *forecaster.Projection
+	Trusted    capacity.Trusted                // the service rates that a replica is assumed to have, and why
+	Curve      *capacity.ServiceCurve          // of one replica; nil if unknown
+	Limits     []forecaster.ResourceProjection // of the whole pool, per second; see forecaster.ProjectLimits
+	Decision   *alerting.Decision
+	Calibrator *forecaster.Calibrator // of Projection, read-only
+}
+
+// Decisions are those of all pools.
+func (o *Output) Decisions() (out []*alerting.Decision) {
+	for i := range o.Pools {
+		if d := o.Pools[i].Decision; d != nil {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // Pipeline applies the log and holds the state. It is not safe for concurrent use: one goroutine owns it.
@@ -386,12 +397,10 @@ func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
 // tick ends the minute before t: windows close and models learn. With decide, it also forecasts, projects and decides.
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.state.Time.Last = t
-	out := Output{Tick: t, Sequence: p.state.Sequence}
-	out.Windows, out.Pools = p.aggregator.Close(t)
-	out.Producers = p.state.Producers.Tick(t, out.Pools)
-	p.updatePools(&out)
-	p.forecaster.Observe(out.Windows, out.Pools)
-	out.Pools = slices.DeleteFunc(out.Pools, func(m features.PoolMinute) bool { return !p.serves(m.Pool) })
+	windows, minutes := p.aggregator.Close(t)
+	out := Output{Tick: t, Sequence: p.state.Sequence, Windows: windows, Producers: p.state.Producers.Tick(t, minutes)}
+	p.updatePools(t, windows, minutes)
+	p.forecaster.Observe(windows, minutes)
 	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
 		p.decide(t, &out)
 	}
@@ -399,31 +408,34 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
-	// The models of a pool that is no longer configured stay, so that it continues once it is configured again.
-	out.Forecasts = slices.DeleteFunc(p.forecaster.Forecast(t), func(f forecaster.PoolForecast) bool { return !p.serves(f.Pool) })
 	var conditions []alerting.Condition
 	resuming := false
-	for i := range out.Forecasts {
-		f := out.Forecasts[i].Load() // replicas serve all attempts
-		e := p.entry(f.Pool)
+	for _, calls := range p.forecaster.Forecast(t) {
+		i, ok := p.findPool(calls.Pool)
+		if !ok {
+			continue // the models of a pool that is no longer configured stay, for when it is configured again
+		}
+		e, x := p.pools[i], PoolOutput{Pool: calls.Pool, Forecast: calls, Calibrator: &p.pools[i].Calibrator}
+		f := calls.Load() // replicas serve all attempts
 		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
 		cfg := p.decision(e)
 		if !t.After(e.Decision.LastTick) {
 			e.Calibrator.Issue(f)
 			resuming = true
-			continue // decided before the state was lost: see Resume
+			out.Pools = append(out.Pools, x)
+			continue
 		}
-		projection, pool, service := p.project(t, e, f, cfg)
+		pool := p.project(t, e, f, cfg, &x)
 		e.Calibrator.Issue(f)
-		out.Projections, out.Services = append(out.Projections, projection), append(out.Services, service)
 		in := alerting.Input{
-			Projection: projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: service.Limits,
+			Projection: *x.Projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: x.Limits,
 		}
-		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, service.Contradictions)
+		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, x.Trusted.Contradictions)
 		was := e.Decision.LastDesired
 		var d alerting.Decision
 		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
-		out.Decisions = append(out.Decisions, d)
+		x.Decision = &d
+		out.Pools = append(out.Pools, x)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
 		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
@@ -433,11 +445,9 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	}
 }
 
-// project sets the load of a pool against its replicas. It returns the pool with the rates and the warm-up lag that are
-// used. It changes nothing.
-func (p *Pipeline) project(
-	t time.Time, e *poolEntry, f *forecaster.PoolForecast, cfg alerting.Config,
-) (forecaster.Projection, capacity.Pool, PoolService) {
+// project sets the load of a pool against its replicas, and puts the result into out. It returns the pool with the rates
+// and the warm-up lag that are used. It does not change the state.
+func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast, cfg alerting.Config, out *PoolOutput) capacity.Pool {
 	pool := e.pool
 	pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
 	trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
@@ -454,18 +464,14 @@ func (p *Pipeline) project(
 	if pool.Disaggregated {
 		projection.Prompts = new(project(capacity.PrefillRole, alerting.PrefillSupply(t, &pool, &e.Decision)))
 	}
-	limits := forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-	return projection, pool, PoolService{f.Pool, trusted, pool.ServiceCurve(&e.Service, &trusted), limits}
+	out.Projection, out.Trusted, out.Curve = &projection, trusted, pool.ServiceCurve(&e.Service, &trusted)
+	out.Limits = forecaster.ProjectLimits(f, limitsOf(&pool), window)
+	return pool
 }
 
 // Unsettled are the minutes before the last tick that can still change. It changes nothing.
 func (p *Pipeline) Unsettled() []features.Window { return p.aggregator.Unsettled() }
-
-func (p *Pipeline) serves(pool string) bool {
-	_, ok := p.findPool(pool)
-	return ok
-}
 
 // decision is the configuration of a pool's decisions; a pool may have its own mode.
 func (p *Pipeline) decision(e *poolEntry) alerting.Config {
@@ -500,14 +506,6 @@ func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 
 // Shown reports whether a class is among the heaviest of its pool, which have forecasts in the output.
 func (p *Pipeline) Shown(key features.Key) bool { return p.forecaster.Shown(key) }
-
-// Calibrator returns the calibrator of a pool's newest projection, read-only; nil for an unknown pool.
-func (p *Pipeline) Calibrator(pool string) *forecaster.Calibrator {
-	if i, ok := p.findPool(pool); ok {
-		return &p.pools[i].Calibrator
-	}
-	return nil
-}
 
 // Sequence is the sequence of the newest message applied.
 func (p *Pipeline) Sequence() uint64 { return p.state.Sequence }

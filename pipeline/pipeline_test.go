@@ -128,7 +128,7 @@ func TestTicksOnWallClock(t *testing.T) {
 	cfg.Clock = WallClock
 	p := New(cfg)
 	var ticks, decided int
-	count := func(o *Output) { ticks++; decided += len(o.Decisions) }
+	count := func(o *Output) { ticks++; decided += len(o.Decisions()) }
 	tick := func(m int) {
 		at := midnight.Add(time.Duration(m) * time.Minute)
 		p.Apply(&ingest.Batch{ReceivedAt: at.Add(time.Second), Watermark: &ingest.Watermark{At: at}}, count)
@@ -231,8 +231,8 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(q, log[len(log)/2:], func(o *Output) {
-		if len(o.Pools)+len(o.Forecasts) > 0 {
-			t.Errorf("%s: an output of %d pools and %d forecasts", o.Tick, len(o.Pools), len(o.Forecasts))
+		if len(o.Pools) > 0 {
+			t.Errorf("%s: an output of %d pools", o.Tick, len(o.Pools))
 		}
 	})
 }

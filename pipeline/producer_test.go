@@ -26,7 +26,7 @@ func send(t *testing.T, cfg Config, minutes int, senders ...sender) (last Output
 	t.Helper()
 	p = New(cfg)
 	emit := func(o *Output) {
-		if len(o.Decisions) > 0 {
+		if len(o.Decisions()) > 0 {
 			last = *o
 		}
 	}
@@ -86,13 +86,13 @@ func TestClocksOfProducers(t *testing.T) {
 		}
 	}
 	var faults []string
-	for _, f := range out.Pools[0].Faults {
+	for _, f := range out.Pools[0].Forecast.Minute.Faults {
 		faults = append(faults, f.Producer+" "+string(f.Kind))
 	}
 	if diff := cmp.Diff([]string{"ahead clock_ahead", "behind clock_behind"}, faults); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
-	warnings := strings.Join(out.Decisions[0].Warnings, "\n")
+	warnings := strings.Join(out.Pools[0].Decision.Warnings, "\n")
 	for _, part := range []string{"producer ahead is about 90 s ahead", "producer behind come about 5 min late"} {
 		if !strings.Contains(warnings, part) {
 			t.Errorf("no warning has %q:\n%s", part, warnings)
@@ -110,11 +110,11 @@ func TestFutureRecordsByProducer(t *testing.T) {
 	if n := p.Counters().Refused[ingest.ReasonFuture]; n != 20*60 || ahead.Records != ahead.Future || ahead.Future < 1100 || out.Producers[1].Future != 0 {
 		t.Errorf("%d records refused, by the last tick %d of the %d from the producer ahead", n, ahead.Future, ahead.Records)
 	}
-	if w := strings.Join(out.Decisions[0].Warnings, "\n"); !strings.Contains(w, fmt.Sprintf("or are refused (%d so far)", ahead.Future)) {
+	if w := strings.Join(out.Pools[0].Decision.Warnings, "\n"); !strings.Contains(w, fmt.Sprintf("or are refused (%d so far)", ahead.Future)) {
 		t.Errorf("the decision does not warn of them:\n%s", w)
 	}
-	if len(out.Pools[0].Faults) != 1 {
-		t.Errorf("faults %v, want one", out.Pools[0].Faults)
+	if len(out.Pools[0].Forecast.Minute.Faults) != 1 {
+		t.Errorf("faults %v, want one", out.Pools[0].Forecast.Minute.Faults)
 	}
 }
 
@@ -136,18 +136,18 @@ func TestSilentProducer(t *testing.T) {
 			cfg.Features.StaleAfter = 3 * time.Minute
 			out, _ := send(t, cfg, 30, x.senders...)
 			var silent []features.ProducerFault
-			for _, f := range out.Pools[0].Faults {
+			for _, f := range out.Pools[0].Forecast.Minute.Faults {
 				if f.Kind == features.FaultSilent {
 					silent = append(silent, f)
 				}
 			}
 			if len(silent) != x.want {
-				t.Fatalf("faults %v, want %d", out.Pools[0].Faults, x.want)
+				t.Fatalf("faults %v, want %d", out.Pools[0].Forecast.Minute.Faults, x.want)
 			}
 			if x.want > 0 && (silent[0].Producer != "b" || silent[0].Since.Sub(midnight).Round(time.Minute) != stops*time.Second) {
 				t.Errorf("fault %v, want b since it stopped", silent[0])
 			}
-			if w := strings.Join(out.Decisions[0].Warnings, "\n"); strings.Contains(w, "Producer b has sent nothing since 00:14 UTC") != (x.want > 0) {
+			if w := strings.Join(out.Pools[0].Decision.Warnings, "\n"); strings.Contains(w, "Producer b has sent nothing since 00:14 UTC") != (x.want > 0) {
 				t.Errorf("the decision warns:\n%s", w)
 			}
 		})

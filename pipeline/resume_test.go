@@ -21,7 +21,9 @@ func TestResume(t *testing.T) {
 	var journal []alerting.Decision
 	alerts := map[string]alerting.Alert{}
 	note := func(o *Output) {
-		journal = append(journal, o.Decisions...)
+		for _, d := range o.Decisions() {
+			journal = append(journal, *d)
+		}
 		for _, a := range o.Alerts {
 			if alerts[a.Identity()] = a; a.Resolved {
 				delete(alerts, a.Identity())
@@ -65,10 +67,10 @@ func TestResume(t *testing.T) {
 	ticks := 0
 	apply(resumed, log[begin:cut], func(o *Output) {
 		ticks++
-		if len(o.Decisions)+len(o.Alerts) > 0 {
-			t.Errorf("%s: %d decisions and %d alerts for the past", o.Tick, len(o.Decisions), len(o.Alerts))
+		if len(o.Decisions())+len(o.Alerts) > 0 {
+			t.Errorf("%s: %d decisions and %d alerts for the past", o.Tick, len(o.Decisions()), len(o.Alerts))
 		}
-		if len(o.Forecasts) == 0 && ticks > 1 {
+		if len(o.Pools) == 0 && ticks > 1 {
 			t.Errorf("%s: no forecast", o.Tick)
 		}
 	})
@@ -86,8 +88,7 @@ func TestResume(t *testing.T) {
 	}
 	continued, decided := 0, 0
 	apply(resumed, log[cut:], func(o *Output) {
-		for i := range o.Decisions {
-			d := &o.Decisions[i]
+		for _, d := range o.Decisions() {
 			if decided++; d.Generation < published[d.Pool] || d.Publish && d.Generation != published[d.Pool]+1 {
 				t.Errorf("%s %s: generation %d (published %t) after %d", d.Pool, d.Tick, d.Generation, d.Publish, published[d.Pool])
 			}

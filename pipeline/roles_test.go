@@ -31,11 +31,9 @@ func TestDisaggregatedPool(t *testing.T) {
 			Sums:      []ingest.Sum{{Pool: "p", Class: "chat", Start: now, Requests: 60, PromptTokens: 300_000, CachedTokens: 150_000, OutputTokens: 30_000}},
 			Watermark: &ingest.Watermark{Pool: "p", At: now.Add(time.Minute)},
 		}, func(o *Output) {
-			for i := range o.Decisions {
-				d = o.Decisions[i]
-			}
-			for i := range o.Projections {
-				if x := o.Projections[i].Prompts; x == nil || x.Reserve != 1 || m > 60 && x.Binding != capacity.Prefill {
+			for i := range o.Pools {
+				d = *o.Pools[i].Decision
+				if x := o.Pools[i].Projection.Prompts; x == nil || x.Reserve != 1 || m > 60 && x.Binding != capacity.Prefill {
 					t.Fatalf("projection of prefill: %+v", x)
 				}
 			}

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"time"
+
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -45,20 +47,20 @@ func serviceMinute(windows []features.Window, replicas float64, disaggregated bo
 
 // updatePools updates the signals of each pool, and teaches its service from the settled windows. These are of one minute
 // and come first, in the order of pools.
-func (p *Pipeline) updatePools(out *Output) {
-	windows := out.Windows
-	for i := range out.Pools {
-		m, n := &out.Pools[i], 0
-		for n < len(windows) && windows[n].Settled && windows[n].Pool == m.Pool {
+func (p *Pipeline) updatePools(t time.Time, windows []features.Window, minutes []features.PoolMinute) {
+	rest := windows
+	for i := range minutes {
+		m, n := &minutes[i], 0
+		for n < len(rest) && rest[n].Settled && rest[n].Pool == m.Pool {
 			n++
 		}
-		settled := windows[:n]
-		windows = windows[n:]
+		settled := rest[:n]
+		rest = rest[n:]
 		e := p.entry(m.Pool)
 		if e == nil {
 			continue
 		}
-		e.Signals = e.Signals.Add(out.Tick, out.Windows, m.Pool)
+		e.Signals = e.Signals.Add(t, windows, m.Pool)
 		if n > 0 && m.Steady > 0 {
 			e.Service.Observe(serviceMinute(settled, float64(m.Steady), e.pool.Disaggregated))
 		}

@@ -53,8 +53,8 @@ func TestWarmupFromPendingReplicas(t *testing.T) {
 	at := midnight
 	tick := func(until time.Time) {
 		p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{Pool: "p", At: until}}, func(o *Output) {
-			for i := range o.Decisions {
-				lead = o.Decisions[i].Lead
+			for _, d := range o.Decisions() {
+				lead = d.Lead
 			}
 		})
 	}

@@ -134,24 +134,24 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		headJSON: head(p), LastEvent: value.Instant(p.LastEvent), Stale: p.Forecast.Stale,
+		headJSON: head(p), LastEvent: value.Instant(p.Forecast.Minute.LastEvent), Stale: p.Forecast.Stale,
 		Rates: []rateJSON{}, Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
 	}
 	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
 	if d := p.Decision; d != nil {
 		out.Decision, out.Basis = new(alerting.NewPrescale(d)), d.Basis
 	}
-	if s := p.Service; s != nil {
-		out.Rates = append(out.Rates, rateToJSON(features.DimPrefill, s.Rates.PrefillTokensPerS, &s.Prefill), rateToJSON(features.DimDecode, s.Rates.DecodeTokensPerS, &s.Decode))
-		if s.Curve != nil {
-			out.Curve = &curveJSON{s.Curve, number(p.decodePerReplica())}
-		}
-		for i := range s.Limits {
-			l := resourceToJSON(&s.Limits[i])
-			out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
-		}
+	if t := &p.Trusted; p.Projection != nil {
+		out.Rates = append(out.Rates, rateToJSON(features.DimPrefill, t.Rates.PrefillTokensPerS, &t.Prefill), rateToJSON(features.DimDecode, t.Rates.DecodeTokensPerS, &t.Decode))
 	}
-	for _, of := range p.roles() {
+	if p.Curve != nil {
+		out.Curve = &curveJSON{p.Curve, number(p.decodePerReplica())}
+	}
+	for i := range p.Limits {
+		l := resourceToJSON(&p.Limits[i])
+		out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
+	}
+	for _, of := range rolesOf(p.Projection) {
 		for i := range of.Resources {
 			r := resourceToJSON(&of.Resources[i])
 			if of.Resources[i].AfterFailure != nil {

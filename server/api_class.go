@@ -60,7 +60,7 @@ func meanOfKnown(values []float64) float64 {
 
 // class answers /api/v1/pools/{pool}/classes/{class}. Class * is the pool, and an empty one is traffic without a class.
 func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
-	class, to := r.PathValue("class"), p.State.At
+	class, to := r.PathValue("class"), p.Forecast.Minute.State.At
 	if p.Decision != nil {
 		to = p.Decision.Tick
 	}

@@ -37,7 +37,7 @@ type headJSON struct {
 }
 
 func head(p *PoolView) headJSON {
-	s := &p.State
+	s := &p.Forecast.Minute.State
 	out := headJSON{p.Pool, stateOf(p), nil, replicasJSON{Observed: s.Observed}, riskOf(p)}
 	if s.Observed {
 		out.Replicas = replicasJSON{&s.Ready, &s.Pending, &s.Draining, true}
@@ -81,7 +81,7 @@ func riskOf(p *PoolView) (out riskJSON) {
 	if p.Forecast.Stale {
 		return out
 	}
-	for _, of := range p.roles() {
+	for _, of := range rolesOf(p.Projection) {
 		for i := range of.Resources {
 			r := &of.Resources[i]
 			x := riskJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}

@@ -4,14 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/pipeline"
 )
 
 func TestBoardForgets(t *testing.T) {
 	b := &Board{}
-	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "chat"}}})
-	b.Observe(&pipeline.Output{Pools: []features.PoolMinute{{Pool: "other"}}})
+	b.Observe(&pipeline.Output{Pools: []pipeline.PoolOutput{{Pool: "chat"}}})
+	b.Observe(&pipeline.Output{Pools: []pipeline.PoolOutput{{Pool: "other"}}})
 	if len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
 		t.Errorf("pools %v, want only other", b.Pools())
 	}
@@ -20,7 +19,7 @@ func TestBoardForgets(t *testing.T) {
 func TestBoardKeepsTheLastDecision(t *testing.T) {
 	b, out := &Board{}, fullOutput()
 	b.Observe(out)
-	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: out.Pools}) // a tick without decisions
+	b.Observe(&pipeline.Output{Tick: origin.Add(time.Minute)}) // a tick without decisions
 	chat := b.Pools()[1]
 	if chat.Decision == nil || chat.Decision.Constraints[0].Key != "replicas.max" {
 		t.Errorf("the decision was lost: %+v", chat.Decision)

@@ -59,7 +59,7 @@ func (chatHistory) Forecast(_ context.Context, key features.Key, dimension strin
 
 func (chatHistory) PoolDecisions(_ context.Context, pool string, from, to time.Time) (all []alerting.Decision, _ error) {
 	for m := -120; m <= 0; m++ {
-		d := fullOutput().Decisions[0]
+		d := *fullOutput().Pools[1].Decision
 		d.Pool, d.Tick, d.Ready, d.Pending, d.Desired, d.Publish = pool, origin.Add(time.Duration(m)*time.Minute), 4, 0, 4, m == -40 || m == -50
 		d.ByRole = &alerting.Roles{Prefill: 2}
 		if m >= -50 {

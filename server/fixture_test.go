@@ -57,6 +57,9 @@ func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 func fullOutput() *pipeline.Output {
 	chat := forecaster.PoolForecast{
 		Pool: "chat", Origin: origin,
+		Minute: features.PoolMinute{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, KVRatio: 1, LastEvent: origin.Add(-2 * time.Second),
+			State:  features.PoolState{Ready: 5, Pending: 1, Observed: true},
+			Faults: []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent, Since: origin.Add(-20 * time.Minute)}}},
 		Total:   []forecaster.Forecast{ramp("chat", features.TotalClass, features.DimRequests, 12), ramp("chat", features.TotalClass, features.DimKV, 400_000)},
 		Classes: []forecaster.Forecast{ramp("chat", `a"b`, features.DimRequests, 12)},
 	}
@@ -77,41 +80,39 @@ func fullOutput() *pipeline.Output {
 	}
 	return &pipeline.Output{
 		Tick: origin, Sequence: 4711,
-		Pools: []features.PoolMinute{
-			{Pool: "chat", Start: origin.Add(-time.Minute), Covered: true, KVRatio: 1, LastEvent: origin.Add(-2 * time.Second),
-				State:  features.PoolState{Ready: 5, Pending: 1, Observed: true},
-				Faults: []features.ProducerFault{{Producer: "gw-2", Kind: features.FaultSilent, Since: origin.Add(-20 * time.Minute)}}},
-			{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1},
-		},
 		Producers: fullProducers,
 		Windows: []features.Window{
 			{Key: features.Key{Pool: "chat", Class: "agent"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 60, Known: features.ReportsRequests},
 			{Key: features.Key{Pool: "chat", Class: "rag"}, Start: origin.Add(-time.Minute), Covered: true, Requests: 120, Known: features.ReportsRequests},
 		},
-		Forecasts: []forecaster.PoolForecast{chat, {Pool: "batch", Origin: origin, Stale: true}},
-		Projections: []forecaster.Projection{
-			{Pool: "chat", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
-				Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
-				Resources: []forecaster.ResourceProjection{kv, prefill}},
-			{Pool: "batch", Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
-		},
-		Services: []pipeline.PoolService{{Pool: "chat", Trusted: capacity.Trusted{
-			Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900},
-			Prefill: capacity.Basis{Source: capacity.Stated},
-			Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}},
-		}}},
-		Decisions: []alerting.Decision{
-			{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
-				Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
-				Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25,
-				Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000}, {Dimension: features.DimPrefill, Ahead: .02}},
-				Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
-				Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
-				Objectives: []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
-				Admission:  []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
-			{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
-				Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
-				ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
+		Pools: []pipeline.PoolOutput{
+			{
+				Pool: "batch", Forecast: forecaster.PoolForecast{Pool: "batch", Origin: origin, Stale: true,
+					Minute: features.PoolMinute{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1}},
+				Projection: &forecaster.Projection{Pool: "batch", Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
+				Decision: &alerting.Decision{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
+					Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
+					ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
+			},
+			{
+				Pool: "chat", Forecast: chat,
+				Projection: &forecaster.Projection{Pool: "chat", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
+					Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
+					Resources: []forecaster.ResourceProjection{kv, prefill}},
+				Trusted: capacity.Trusted{
+					Rates:   capacity.Rates{PrefillTokensPerS: 8000, DecodeTokensPerS: 900},
+					Prefill: capacity.Basis{Source: capacity.Stated},
+					Decode:  capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 900, Low: 850, High: 950}},
+				},
+				Decision: &alerting.Decision{Pool: "chat", Tick: origin, Sequence: 4711, Generation: 3, Publish: true, Mode: alerting.Advisory, Action: alerting.ScaleOut,
+					Ready: 5, Pending: 1, Desired: 8, Floor: 5, NeededBy: origin.Add(13 * time.Minute), Expires: origin.Add(15 * time.Minute),
+					Binding: features.DimKV, Probability: .18, ETA: kv.ETA, Lead: 13 * time.Minute, Quantile: .95, Confidence: forecaster.Warm, WarnFrom: .25,
+					Resources:   []alerting.ResourceEvidence{{Dimension: features.DimKV, Ahead: .28, PerReplica: 100_000, Demand: 400_000}, {Dimension: features.DimPrefill, Ahead: .02}},
+					Drivers:     []forecaster.Driver{{Class: "rag", Cause: "prompt_length", Factor: 2, Share: .7}},
+					Constraints: []alerting.Constraint{{Key: "replicas.max", Bound: 8, Wanted: 9}}, Reason: "KV memory is <90 % likely to last 14 minutes; 8 replicas hold it.", Model: "network",
+					Objectives: []alerting.Objective{{Latency: alerting.LatencyTTFT, P90: 3, Stated: 2, Over: true}, {Latency: alerting.LatencyITL, P90: .03, Stated: .05}},
+					Admission:  []alerting.AdmissionLimit{{Class: "batch", TokensPerS: 40, Share: .5}}},
+			},
 		},
 		Alerts: []alerting.Alert{
 			{Name: alerting.SaturationAhead, Labels: map[string]string{"pool": "chat", "resource": features.DimKV, "severity": "warning"},

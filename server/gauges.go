@@ -73,34 +73,33 @@ func demand() (out []family) {
 
 // collect adds the samples of a tick.
 func collect(out *pipeline.Output, add add) {
-	for i := range out.Decisions {
-		d := &out.Decisions[i]
-		collectDecision(d, func(family string, value float64, labels ...string) {
-			add(family, value, append([]string{"pool", d.Pool}, labels...)...)
-		})
-	}
-	for i := range out.Forecasts {
-		collectForecasts(&out.Forecasts[i], add)
-	}
-	for i := range out.Projections {
-		add("forewarm_lead_time_seconds", out.Projections[i].Lead.Seconds(), "pool", out.Projections[i].Pool)
-		for _, p := range rolesOf(&out.Projections[i]) {
-			for j := range p.Resources {
-				collectResource(&p.Resources[j], func(family string, value float64, labels ...string) {
-					add(family, value, append([]string{"pool", p.Pool, "resource", p.Resources[j].Dimension}, labels...)...)
+	for i := range out.Pools {
+		p := &out.Pools[i]
+		ofPool := func(family string, value float64, labels ...string) {
+			add(family, value, append([]string{"pool", p.Pool}, labels...)...)
+		}
+		if p.Decision != nil {
+			collectDecision(p.Decision, ofPool)
+			ofPool("forewarm_lead_time_seconds", p.Projection.Lead.Seconds())
+		}
+		collectForecasts(&p.Forecast, add)
+		for _, of := range rolesOf(p.Projection) {
+			for j := range of.Resources {
+				collectResource(&of.Resources[j], func(family string, value float64, labels ...string) {
+					ofPool(family, value, append([]string{"resource", of.Resources[j].Dimension}, labels...)...)
 				})
 			}
 		}
-	}
-	for i := range out.Pools {
-		p := &out.Pools[i]
-		add("forewarm_kv_sharing_ratio", p.KVRatio, "pool", p.Pool)
-		add("forewarm_queue_growing", boolean(p.QueueGrowing), "pool", p.Pool)
-		if !p.LastEvent.IsZero() {
-			add("forewarm_telemetry_age_seconds", max(0, out.Tick.Sub(p.LastEvent).Seconds()), "pool", p.Pool)
+		m := &p.Forecast.Minute
+		if !m.Start.IsZero() { // it is zero in a pool without telemetry, of which only history was loaded
+			ofPool("forewarm_kv_sharing_ratio", m.KVRatio)
+			ofPool("forewarm_queue_growing", boolean(m.QueueGrowing))
 		}
-		for _, f := range p.Faults {
-			add("forewarm_producer_fault", 1, "pool", p.Pool, "source", f.Producer, "kind", string(f.Kind))
+		if !m.LastEvent.IsZero() {
+			ofPool("forewarm_telemetry_age_seconds", max(0, out.Tick.Sub(m.LastEvent).Seconds()))
+		}
+		for _, f := range m.Faults {
+			ofPool("forewarm_producer_fault", 1, "source", f.Producer, "kind", string(f.Kind))
 		}
 	}
 	for i := range out.Producers {

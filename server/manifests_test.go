@@ -20,8 +20,8 @@ func TestManifestQueries(t *testing.T) {
 	}
 	e := NewExporter("v1", time.Hour)
 	out := fullOutput()
-	for i := range out.Decisions {
-		out.Decisions[i].Mode = "active"
+	for _, d := range out.Decisions() {
+		d.Mode = "active"
 	}
 	e.Observe(out)
 	text, queries := exposition(e), 0

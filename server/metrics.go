@@ -74,15 +74,15 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 
 // Observe sets the gauges from the output of a tick.
 func (e *Exporter) Observe(out *pipeline.Output) {
-	for i := range out.Decisions {
-		e.decisions(out.Decisions[i].PoolAction()).Inc()
-		if out.Decisions[i].Publish {
+	for _, d := range out.Decisions() {
+		e.decisions(d.PoolAction()).Inc()
+		if d.Publish {
 			e.events.Inc()
 		}
 	}
 	e.tick.Store(out.Tick.UnixMilli())
 	e.sequence.Store(out.Sequence)
-	if len(out.Decisions) > 0 {
+	if len(out.Pools) > 0 {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -34,7 +33,7 @@ func TestGaugesGolden(t *testing.T) {
 // is then 0.
 func TestTelemetryAgeIsNotNegative(t *testing.T) {
 	out := fullOutput()
-	out.Pools[0].LastEvent = out.Tick.Add(9 * time.Second)
+	out.Pools[1].Forecast.Minute.LastEvent = out.Tick.Add(9 * time.Second)
 	if want := "forewarm_telemetry_age_seconds{pool=\"chat\"} 0\n"; !strings.Contains(string(gauges(out)), want) {
 		t.Errorf("no %s", want)
 	}
@@ -98,7 +97,7 @@ func TestGaugesDisappear(t *testing.T) {
 		if !strings.Contains(exposition(e), chat) {
 			t.Fatal("no gauge after a tick")
 		}
-		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute), Pools: []features.PoolMinute{{Pool: "chat"}}})
+		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute)})
 		if !strings.Contains(exposition(e), chat) {
 			t.Error("a tick without decisions removed the gauges")
 		}
@@ -111,9 +110,7 @@ func TestGaugesDisappear(t *testing.T) {
 			t.Error("the time of the last tick was removed")
 		}
 		out := fullOutput()
-		out.Decisions = out.Decisions[1:] // without pool chat
-		out.Projections, out.Forecasts, out.Alerts = out.Projections[1:], out.Forecasts[1:], nil
-		out.Pools = out.Pools[1:]
+		out.Pools, out.Alerts = out.Pools[:1], nil // without pool chat
 		e.Observe(out)
 		if strings.Contains(exposition(e), `pool="chat"`) {
 			t.Error("gauges of a removed pool are still there")

@@ -50,17 +50,11 @@ type Status struct {
 	Alerts []alerting.Alert `json:"alerts"` // firing ones about the daemon itself
 }
 
-// PoolView is one pool at the last tick. Decision and Projection are nil if there is none.
+// PoolView is one pool at the last tick.
 type PoolView struct {
-	Pool       string
-	State      features.PoolState
-	LastEvent  time.Time
-	Decision   *alerting.Decision
-	Decided    time.Time // when Decision was made, by the clock of this process
-	Projection *forecaster.Projection
-	Service    *pipeline.PoolService   // rates of a replica, and limits of the pool; nil without a projection
-	Forecast   forecaster.PoolForecast // its Minute may be overwritten by the next tick
-	Alerts     []alerting.Alert        // firing ones
+	pipeline.PoolOutput
+	Decided time.Time        // when Decision was made, by the clock of this process
+	Alerts  []alerting.Alert // firing ones
 }
 
 // find returns the pool of a name. The error is a problem that names some of the known pools.
@@ -91,7 +85,7 @@ func (p *PoolView) forecasts() []forecaster.Forecast {
 
 // resource finds the projection of one dimension, and that of the replicas that serve it; nil without.
 func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
-	for _, of := range p.roles() {
+	for _, of := range rolesOf(p.Projection) {
 		for i := range of.Resources {
 			if r := &of.Resources[i]; r.Dimension == dimension {
 				return r, of
@@ -100,8 +94,6 @@ func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *
 	}
 	return nil, nil
 }
-
-func (p *PoolView) roles() []*forecaster.Projection { return rolesOf(p.Projection) }
 
 // rolesOf are the projections of a pool's own replicas, and of a disaggregated pool's prefill replicas.
 func rolesOf(p *forecaster.Projection) []*forecaster.Projection {

@@ -17,7 +17,7 @@ func fullServer() *Server {
 		if ref != "chat-3" {
 			return alerting.Explanation{}, Problemf(http.StatusNotFound, "no decision %q", ref)
 		}
-		return alerting.Explain(&fullOutput().Decisions[0], nil), nil
+		return alerting.Explain(fullOutput().Pools[1].Decision, nil), nil
 	}
 	return s
 }

@@ -14,27 +14,28 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
 // A tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
 // means that the tick's samples are lost, for example on a full disk. The store continues with the next tick.
-func (s *Store) Append(tick time.Time, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) error {
+func (s *Store) Append(out *pipeline.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.fresh.take(windows, tick.UnixMilli(), s.owns)
-	t := tick.UnixMilli()
+	t := out.Tick.UnixMilli()
+	defer s.fresh.take(out.Windows, t, s.owns)
 	if t <= s.stored {
 		return nil
 	}
 	err := s.ready()
 	if err == nil {
-		err = s.commit(t, windows, forecasts, decisions)
+		err = s.commit(t, out)
 		s.suspect = err != nil
 	}
 	if err != nil {
 		s.counters.LostTicks++
-		return fmt.Errorf("series of tick %s are lost: %w", tick.UTC().Format(time.RFC3339), err)
+		return fmt.Errorf("series of tick %s are lost: %w", out.Tick.UTC().Format(time.RFC3339), err)
 	}
 	s.stored = t
 	s.maintain()
@@ -47,20 +48,20 @@ func (s *Store) Restore(tick time.Time, unsettled []features.Window) {
 }
 
 // commit is Append without a check of the disk. The TSDB panics on some disk failures.
-func (s *Store) commit(t int64, windows []features.Window, forecasts []forecaster.PoolForecast, decisions []alerting.Decision) (err error) {
+func (s *Store) commit(t int64, out *pipeline.Output) (err error) {
 	defer recovered(&err)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
 	tx.refs = tx.app.(promstorage.GetRef)
 	// The most important first: Config.MaxSeries drops the later ones.
-	for i := range decisions {
-		tx.decision(&decisions[i])
+	for _, d := range out.Decisions() {
+		tx.decision(d)
 	}
-	for i := range forecasts {
-		tx.forecasts(forecasts[i].Total)
+	for i := range out.Pools {
+		tx.forecasts(out.Pools[i].Forecast.Total)
 	}
-	tx.windows(windows)
-	for i := range forecasts {
-		tx.forecasts(forecasts[i].Classes)
+	tx.windows(out.Windows)
+	for i := range out.Pools {
+		tx.forecasts(out.Pools[i].Forecast.Classes)
 	}
 	return tx.app.Commit()
 }

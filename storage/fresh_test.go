@@ -12,6 +12,7 @@ import (
 	promstorage "github.com/prometheus/prometheus/storage"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // TestFreshMinutes: PromQL also reads minutes that have not settled yet, with their expected values and under the same
@@ -27,7 +28,7 @@ func TestFreshMinutes(t *testing.T) {
 	}
 	tick := func(m int, windows ...features.Window) {
 		t.Helper()
-		if err := s.Append(minute(m), windows, nil, nil); err != nil {
+		if err := s.Append(&pipeline.Output{Tick: minute(m), Windows: windows}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 func config(dir string) Config {
@@ -72,13 +73,17 @@ func tryTick(s *Store, m int) error {
 	d := decision(m, "p")
 	d.Resources = []alerting.ResourceEvidence{{Dimension: features.DimRequests, PerReplica: 10, Probability: .5,
 		ETA: forecaster.ETA{P10: time.Minute, P50: forecaster.Never, P90: forecaster.Never}}}
-	return s.Append(minute(m),
-		[]features.Window{window("chat", m-1, 60*float64(m)), window("rag", m-1, 30)},
-		[]forecaster.PoolForecast{{
-			Pool: "p", Origin: minute(m),
-			Classes: []forecaster.Forecast{forecast("chat", m)}, Total: []forecaster.Forecast{forecast("*", m)},
-		}},
-		[]alerting.Decision{*d})
+	out := poolOutput(m, forecaster.PoolForecast{
+		Pool: "p", Origin: minute(m),
+		Classes: []forecaster.Forecast{forecast("chat", m)}, Total: []forecaster.Forecast{forecast("*", m)},
+	}, d)
+	out.Windows = []features.Window{window("chat", m-1, 60*float64(m)), window("rag", m-1, 30)}
+	return s.Append(out)
+}
+
+// poolOutput is a tick with the results of one pool.
+func poolOutput(m int, f forecaster.PoolForecast, d *alerting.Decision) *pipeline.Output {
+	return &pipeline.Output{Tick: minute(m), Pools: []pipeline.PoolOutput{{Pool: f.Pool, Forecast: f, Decision: d}}}
 }
 
 // TestStoreLeavesRoom: with less free space than Reserve nothing is written, and each tick returns a FullError.
@@ -146,7 +151,7 @@ func TestStoreSeries(t *testing.T) {
 	appendTick(t, s, 2)
 	split := decision(3, "split")
 	split.ByRole = &alerting.Roles{Prefill: 2, Decode: 3}
-	if err := s.Append(minute(3), nil, nil, []alerting.Decision{*split}); err != nil {
+	if err := s.Append(poolOutput(3, forecaster.PoolForecast{}, split)); err != nil {
 		t.Fatal(err)
 	}
 	got := dump(t, s, "forewarm_demand_requests_per_second|forewarm_desired_replicas|forewarm_saturation_eta_seconds")
@@ -176,7 +181,7 @@ func TestStoreTotals(t *testing.T) {
 	withKV, withoutKV := window("chat", 0, 60), window("rag", 0, 60)
 	withKV.Known |= features.ReportsKV
 	withKV.KVTokenSeconds = 6000
-	if err := s.Append(minute(1), []features.Window{withKV, withoutKV}, nil, nil); err != nil {
+	if err := s.Append(&pipeline.Output{Tick: minute(1), Windows: []features.Window{withKV, withoutKV}}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{
@@ -231,7 +236,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	future := window("chat", 1, 60) // ends after the tick
 	unknown := window("rag", 0, 60)
 	unknown.Covered = false
-	err := s.Append(minute(1), []features.Window{unsettled, future, unknown}, nil, nil)
+	err := s.Append(&pipeline.Output{Tick: minute(1), Windows: []features.Window{unsettled, future, unknown}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +249,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 		classes = append(classes, forecast(class, 2))
 	}
 	for range 2 { // the second time changes nothing
-		err = s.Append(minute(2), nil, []forecaster.PoolForecast{{Total: classes[:1], Classes: classes[1:]}}, nil)
+		err = s.Append(poolOutput(2, forecaster.PoolForecast{Total: classes[:1], Classes: classes[1:]}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +261,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 
 	// Series without new samples are removed with a compaction, so that others have room.
 	for m := 2; m <= 2+6*60; m += 60 {
-		err = s.Append(minute(m), nil, []forecaster.PoolForecast{{Total: []forecaster.Forecast{forecast("*", m)}}}, nil)
+		err = s.Append(poolOutput(m, forecaster.PoolForecast{Total: []forecaster.Forecast{forecast("*", m)}}, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +273,7 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	}
 	c = s.Counters()
 	// A window that is too old for the TSDB is counted, and is no error.
-	err = s.Append(minute(3+6*60), []features.Window{window("old", 1, 60)}, nil, nil)
+	err = s.Append(&pipeline.Output{Tick: minute(3 + 6*60), Windows: []features.Window{window("old", 1, 60)}})
 	if now := s.Counters(); err != nil || now.Refused <= c.Refused {
 		t.Errorf("%v, %+v", err, now)
 	}
@@ -364,7 +369,7 @@ func appendForecasts(b *testing.B, s *Store, pf forecaster.PoolForecast, m int) 
 	for i := range pf.Classes {
 		pf.Classes[i].Origin = minute(m)
 	}
-	if err := s.Append(minute(m), nil, []forecaster.PoolForecast{pf}, nil); err != nil {
+	if err := s.Append(poolOutput(m, pf, nil)); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -381,7 +386,9 @@ func TestOtherClassesAreSummed(t *testing.T) {
 	for _, class := range []string{"_other", "a", "b"} {
 		forecasts.Classes = append(forecasts.Classes, forecast(class, 1))
 	}
-	if err := s.Append(minute(1), windows, []forecaster.PoolForecast{forecasts}, nil); err != nil {
+	out := poolOutput(1, forecasts, nil)
+	out.Windows = windows
+	if err := s.Append(out); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string][]string{}

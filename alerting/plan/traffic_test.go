@@ -13,6 +13,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
 
@@ -39,7 +40,7 @@ func TestPlanFromHistory(t *testing.T) {
 			}
 			windows = append(windows, w)
 		}
-		if err := store.Append(at.Add(time.Minute), windows, nil, nil); err != nil {
+		if err := store.Append(&pipeline.Output{Tick: at.Add(time.Minute), Windows: windows}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -129,8 +129,8 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 
 // take is called on the daemon's goroutine.
 func (d *demoRun) take(out *pipeline.Output) {
-	for _, decision := range out.Decisions {
-		d.ticks <- decision
+	for _, x := range out.Decisions() {
+		d.ticks <- *x
 	}
 }
 

@@ -59,12 +59,12 @@ func (s *simulation) run(t *testing.T, pool capacity.Config, h *simulatedHistory
 	s.rng = rand.New(rand.NewPCG(7, 7))
 	s.scale(pool.Replicas.Initial, s.start.Add(-time.Hour), 0)
 	emit := func(out *pipeline.Output) {
-		for i := range out.Decisions {
-			h.add(t, &out.Decisions[i])
+		for _, d := range out.Decisions() {
+			h.add(t, d)
 			m := int(out.Tick.Sub(s.start) / time.Minute)
-			s.scale(out.Decisions[i].Desired, out.Tick, m)
+			s.scale(d.Desired, out.Tick, m)
 		}
-		if err := h.Store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions); err != nil {
+		if err := h.Store.Append(out); err != nil {
 			t.Fatal(err)
 		}
 	}

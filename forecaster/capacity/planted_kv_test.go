@@ -111,7 +111,10 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 		last = pools[0]
 	}
 	st := &last.State
-	cache = Estimate{Value: st.KVCapacityTokens, Low: st.KVCapacityLeast, High: st.KVCapacityMost}
+	cache = Estimate{Value: st.KVCapacityTokens}
+	if st.KVCapacityTokens > 0 {
+		cache.Low, cache.High = slices.Min(blocks)*p.block, slices.Max(blocks)*p.block
+	}
 	value := last.Carries(features.DimKV, st.KVCapacityTokens) // without an interval of its own: 10 %
 	held = Estimate{Value: value, Low: .9 * value, High: 1.1 * value}
 	return cache, held, last.KVRatio < 1, capacity, capacity * each / used

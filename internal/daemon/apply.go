@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,7 +50,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
 	d.board.Observe(out)
 	d.exporter.Observe(out)
-	err := d.store.Append(out.Tick, out.Windows, out.Forecasts, out.Decisions)
+	err := d.store.Append(out)
 	d.noteWrite("series", err)
 	d.noteWrite("compaction", d.store.CompactError())
 	if err != nil {
@@ -62,7 +61,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		if d.firstTick.IsZero() {
 			d.firstTick = out.Tick
 		}
-		s.Producers = slices.Clone(out.Producers)
+		s.Producers = out.Producers
 	})
 	d.tickTook(time.Since(d.tickBegan).Seconds())
 	adjustGC(true)
@@ -76,8 +75,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 func (d *Daemon) announce(out *pipeline.Output) {
 	var records []stream.Record
 	var notices []alerting.Notice
-	for i := range out.Decisions {
-		x := &out.Decisions[i]
+	for _, x := range out.Decisions() {
 		state, err := d.pipeline.DecisionState(x.Pool)
 		if err != nil {
 			d.log.Error("the state after a decision cannot be encoded", zap.Error(err))
@@ -96,18 +94,19 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	if !out.Tick.After(d.loggedTick) {
 		return // logged before the restart
 	}
-	for i := range out.Decisions {
-		d.logDecision(&out.Decisions[i])
+	for _, x := range out.Decisions() {
+		d.logDecision(x)
 	}
-	for i := range out.Services {
-		for _, c := range out.Services[i].Contradictions {
+	for i := range out.Pools {
+		x := &out.Pools[i]
+		for _, c := range x.Trusted.Contradictions {
 			if c.Since.Equal(out.Tick) {
-				d.log.Warn(c.String(), zap.String("pool", out.Services[i].Pool), zap.Time("tick", out.Tick))
+				d.log.Warn(c.String(), zap.String("pool", x.Pool), zap.Time("tick", out.Tick))
 			}
 		}
-	}
-	if err := publishForecasts(d.conn, d.cfg.NATS.Prefix, out.Forecasts); err != nil {
-		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
+		if err := d.publishForecasts(&x.Forecast); err != nil {
+			d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
+		}
 	}
 }
 

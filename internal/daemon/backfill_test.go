@@ -60,8 +60,8 @@ func TestScenarioBackfill(t *testing.T) {
 				}},
 				Watermark: &ingest.Watermark{At: at.Add(time.Minute)},
 			}, func(o *pipeline.Output) {
-				for _, pool := range o.Forecasts {
-					for _, f := range pool.Total {
+				for _, pool := range o.Pools {
+					for _, f := range pool.Forecast.Total {
 						if i == 0 {
 							known[f.Dimension] = f.Known
 						}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -25,16 +24,14 @@ func (d *Daemon) logDecision(x *alerting.Decision) {
 
 // publishForecasts sends one message per class and per pool total. The stream keeps the newest. A lost message is
 // replaced a minute later, so it waits for no acknowledgement.
-func publishForecasts(conn *nats.Conn, prefix string, pools []forecaster.PoolForecast) error {
-	for i := range pools {
-		for _, f := range server.ForecastsOf(&pools[i]) {
-			body, err := json.Marshal(f)
-			if err != nil {
-				return err
-			}
-			if err := conn.Publish(ingest.Subject(prefix, ingest.ForecastSubject, f.Pool, f.Class), body); err != nil {
-				return err
-			}
+func (d *Daemon) publishForecasts(pool *forecaster.PoolForecast) error {
+	for _, f := range server.ForecastsOf(pool) {
+		body, err := json.Marshal(f)
+		if err != nil {
+			return err
+		}
+		if err := d.conn.Publish(ingest.Subject(d.cfg.NATS.Prefix, ingest.ForecastSubject, f.Pool, f.Class), body); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -108,7 +108,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	if err != nil {
 		return nil, err
 	}
-	end := view.State.At
+	end := view.Forecast.Minute.State.At
 	end = end.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
@@ -143,8 +143,8 @@ func (d *Daemon) planned(in *plan.Input, name string) (view *server.PoolView, er
 	if err := in.UsePool(&p, d.cfg.Decision.WaitingPerReplica, view.Decision); err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "prefill_replicas: %v", err)
 	}
-	if view.Service != nil {
-		in.Pool.Rates = view.Service.Rates
+	if view.Projection != nil {
+		in.Pool.Rates = view.Trusted.Rates
 	}
 	return view, nil
 }

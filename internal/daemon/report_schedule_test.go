@@ -12,6 +12,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -51,7 +52,7 @@ func fillHistory(t *testing.T, dir string, from, to time.Time) {
 	store := must(storage.OpenStore(c, slog.New(slog.DiscardHandler)))
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
 		w := features.Window{Key: features.Key{Pool: "chat", Class: "agent"}, Start: at, Covered: true, Settled: true, Records: 1, Known: features.ReportsOutput, OutputTokens: 54_000}
-		if err := store.Append(at.Add(time.Minute), []features.Window{w}, nil, nil); err != nil {
+		if err := store.Append(&pipeline.Output{Tick: at.Add(time.Minute), Windows: []features.Window{w}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/dynamo/pluginpb"
 )
@@ -24,13 +25,13 @@ func (d *daemon) Pools() []server.PoolView { return []server.PoolView{d.view} }
 // newDaemon asks for 7 replicas.
 func newDaemon() *daemon {
 	at := time.Now()
-	return &daemon{server.PoolView{
-		Pool: "chat", Decided: at,
+	return &daemon{server.PoolView{Decided: at, PoolOutput: pipeline.PoolOutput{
+		Pool: "chat",
 		Decision: &alerting.Decision{
 			Pool: "chat", Generation: 42, Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7,
 			Quantile: 0.95, Confidence: forecaster.Warm, Reason: "Load doubles.",
 		},
-	}}
+	}}}
 }
 
 func TestPropose(t *testing.T) {

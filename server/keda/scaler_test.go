@@ -14,6 +14,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 	"github.com/forewarm/forewarm/server/rpc"
@@ -27,10 +28,10 @@ type daemon struct {
 
 func newDaemon() *daemon {
 	at := time.Now()
-	return &daemon{view: server.PoolView{
-		Pool: "chat", Decided: at, Projection: &forecaster.Projection{},
+	return &daemon{view: server.PoolView{Decided: at, PoolOutput: pipeline.PoolOutput{
+		Pool: "chat", Projection: &forecaster.Projection{},
 		Decision: &alerting.Decision{Pool: "chat", Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7, Confidence: forecaster.Warm},
-	}}
+	}}}
 }
 
 func (d *daemon) Status() server.Status { return server.Status{Clock: "event", Tick: time.Unix(1, 0)} }
