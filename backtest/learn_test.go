@@ -25,7 +25,7 @@ func learnedOf(t *testing.T, cfg ClusterConfig, stated capacity.Config, restart 
 		t.Fatal(err)
 	}
 	pc := pipeline.DefaultConfig()
-	pc.Clock, pc.Pools, pc.Every, pc.Decision.Mode = pipeline.EventClock, []capacity.Pool{pool}, 30*time.Minute, alerting.Active
+	pc.Clock, pc.Pools, pc.Decision.Mode = pipeline.EventClock, []capacity.Pool{pool}, alerting.Active
 	p := pipeline.New(pc)
 	const end = 180 * time.Minute
 	var arrivals []Arrival

@@ -153,7 +153,7 @@ func aggregated(t *testing.T, cfg ClusterConfig, load surge, arrivals []Arrival,
 		t.Fatal(err)
 	}
 	config := pipeline.DefaultConfig()
-	config.Clock, config.Pools, config.Every = pipeline.EventClock, []capacity.Pool{pool}, time.Hour
+	config.Clock, config.Pools = pipeline.EventClock, []capacity.Pool{pool}
 	p := pipeline.New(config)
 	newest := map[features.Key]map[time.Time]features.Window{}
 	emit := func(out *pipeline.Output) {

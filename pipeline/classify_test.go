@@ -15,7 +15,6 @@ import (
 // arrival.
 func TestClassify(t *testing.T) {
 	cfg := eventConfig(t, "p")
-	cfg.Every = time.Hour
 	cfg.Classify = features.ClassifyConfig{Rules: []features.Rule{{Class: "batch", Tier: []string{"batch"}}, {Class: "long", PromptMin: 1 << 12}, {Class: "short"}}}
 	p, rng := New(cfg), rand.New(rand.NewPCG(1, 1))
 	requests, outputs := map[string]float64{}, map[string]float64{}

@@ -78,7 +78,6 @@ func TestSumsOfMixedLog(t *testing.T) {
 }
 
 func checkSums(t *testing.T, cfg Config) {
-	cfg.Every = time.Hour // no forecasts
 	p, w := New(cfg), &counter{calls: map[string]int{}, prompted: map[string]bool{}, held: map[time.Time]float64{}, records: map[ingest.Reason]int{}}
 	var got totals
 	area := map[time.Time]float64{}

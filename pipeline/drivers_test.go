@@ -79,7 +79,7 @@ func driversOf(t *testing.T, seed uint64, rates capacity.Config, minutes int, at
 		t.Fatal(err)
 	}
 	cfg := DefaultConfig()
-	cfg.Clock, cfg.Every, cfg.Features.Lateness, cfg.Pools = EventClock, 5*time.Minute, 0, []capacity.Pool{pool}
+	cfg.Clock, cfg.Features.Lateness, cfg.Pools = EventClock, 0, []capacity.Pool{pool}
 	p, rng, out := New(cfg), rand.New(rand.NewPCG(seed, 7)), map[int][]forecaster.Driver{}
 	for m := range minutes {
 		classes := at(m)

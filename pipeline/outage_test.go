@@ -83,7 +83,6 @@ func TestRecordsBeforeFirstWatermark(t *testing.T) {
 // TestTicksInLongGap: a gap of a century has few ticks. The minutes before it settle.
 func TestTicksInLongGap(t *testing.T) {
 	cfg := eventConfig(t, "p")
-	cfg.Every = time.Hour
 	p := New(cfg)
 	apply(p, mixedLog(5, 10), func(*Output) {})
 	end := midnight.AddDate(100, 0, 0)
@@ -117,7 +116,7 @@ func TestForecastAfterGap(t *testing.T) {
 	for _, clock := range []Clock{EventClock, WallClock} {
 		t.Run(string(clock), func(t *testing.T) {
 			cfg := eventConfig(t, "p")
-			cfg.Clock, cfg.Every = clock, time.Hour
+			cfg.Clock = clock
 			cfg.Classify = features.ClassifyConfig{}
 			p := New(cfg)
 			known := map[string]int{}

@@ -37,10 +37,7 @@ const (
 
 // Config is everything a Pipeline depends on.
 type Config struct {
-	Clock Clock
-	// Every is the interval of forecasts and decisions, a multiple of a minute; 0 means each minute. Windows close and
-	// models learn each minute in any case.
-	Every    time.Duration
+	Clock    Clock
 	Features features.Config
 	Classify features.ClassifyConfig
 	Decision alerting.Config
@@ -73,7 +70,7 @@ func (c *Config) Pool(name string) (pool capacity.Pool, ok bool) {
 // DefaultConfig has no pools: add at least one, or a DefaultPool.
 func DefaultConfig() Config {
 	return Config{
-		Clock: WallClock, Every: features.Minute, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
+		Clock: WallClock, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
 		DedupEntries: 1 << 18, MaxPools: 64, ShownClasses: forecaster.DefaultShown,
 	}
 }
@@ -401,7 +398,7 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	out := Output{Tick: t, Sequence: p.state.Sequence, Windows: windows, Producers: p.state.Producers.Tick(t, minutes)}
 	p.updatePools(t, windows, minutes)
 	p.forecaster.Observe(windows, minutes)
-	if decide && (p.cfg.Every <= 0 || t.Unix()%int64(p.cfg.Every/time.Second) == 0) {
+	if decide {
 		p.decide(t, &out)
 	}
 	emit(&out)

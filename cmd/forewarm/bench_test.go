@@ -150,7 +150,6 @@ func newPipeline(classes int) *pipeline.Pipeline { return pipeline.New(benchConf
 func benchConfig(classes int) pipeline.Config {
 	cfg := pipeline.DefaultConfig()
 	cfg.Features.MaxClasses = classes
-	cfg.Every = time.Hour // forecasts have their own benchmark
 	cfg.Pools = []capacity.Pool{{Config: capacity.Config{Name: "chat"}}}
 	return cfg
 }

@@ -23,7 +23,6 @@ import (
 type simulation struct {
 	start   time.Time
 	minutes int
-	every   time.Duration
 	classes []func(m int) traffic     // of a minute, by class
 	lost    func(m int) bool          // no telemetry comes
 	held    func(m int) bool          // records come 25 minutes late
@@ -53,7 +52,7 @@ func (s *simulation) run(t *testing.T, pool capacity.Config, h *simulatedHistory
 		t.Fatal(err)
 	}
 	cfg := pipeline.DefaultConfig()
-	cfg.Clock, cfg.Pools, cfg.Every = pipeline.EventClock, []capacity.Pool{p}, s.every
+	cfg.Clock, cfg.Pools = pipeline.EventClock, []capacity.Pool{p}
 	cfg.Decision.Mode = alerting.Active
 	pipe := pipeline.New(cfg)
 	s.rng = rand.New(rand.NewPCG(7, 7))
@@ -140,7 +139,7 @@ func diurnal(m int) float64 { return 1 + .5*math.Sin(2*math.Pi*float64(m)/1440) 
 //   - 20:00 to 23:00: replicas take 20 minutes to start, and requests double.
 func eventful(longer, requests float64) *simulation {
 	within := func(m, from, minutes int) bool { return m >= from*60 && m < from*60+minutes }
-	f := &simulation{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: 26 * 60, every: 5 * time.Minute}
+	f := &simulation{start: time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC), minutes: 26 * 60}
 	f.classes = []func(int) traffic{
 		func(m int) traffic {
 			a := traffic{requests: requests * 40 * diurnal(m), prompt: 1200, cached: .75, output: 250, again: .05}
