@@ -412,17 +412,18 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		if !ok {
 			continue // the models of a pool that is no longer configured stay, for when it is configured again
 		}
-		e, x := p.pools[i], PoolOutput{Pool: calls.Pool, Forecast: calls, Calibrator: &p.pools[i].Calibrator}
+		e := p.pools[i]
+		out.Pools = append(out.Pools, PoolOutput{Pool: calls.Pool, Forecast: calls, Calibrator: &e.Calibrator})
+		x := &out.Pools[len(out.Pools)-1]
 		f := calls.Load() // replicas serve all attempts
 		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
 		cfg := p.decision(e)
 		if !t.After(e.Decision.LastTick) {
 			e.Calibrator.Issue(f)
 			resuming = true
-			out.Pools = append(out.Pools, x)
 			continue
 		}
-		pool := p.project(t, e, f, cfg, &x)
+		pool := p.project(t, e, f, cfg, x)
 		e.Calibrator.Issue(f)
 		in := alerting.Input{
 			Projection: *x.Projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: x.Limits,
@@ -432,7 +433,6 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		var d alerting.Decision
 		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
 		x.Decision = &d
-		out.Pools = append(out.Pools, x)
 		e.recordIssue(&d)
 		e.Asks.update(&d, was)
 		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)

@@ -60,11 +60,7 @@ func meanOfKnown(values []float64) float64 {
 
 // class answers /api/v1/pools/{pool}/classes/{class}. Class * is the pool, and an empty one is traffic without a class.
 func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
-	class, to := r.PathValue("class"), p.Forecast.Minute.State.At
-	if p.Decision != nil {
-		to = p.Decision.Tick
-	}
-	to = to.UTC().Truncate(time.Minute)
+	class, to := r.PathValue("class"), p.Forecast.Origin.UTC()
 	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}}
 	known := slices.ContainsFunc(p.forecasts(), func(f forecaster.Forecast) bool { return f.Class == class })
 	var wanted []seriesJSON

@@ -93,14 +93,7 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	}
 	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), Actual: []pointJSON{}, Forecast: []bandJSON{}, Steps: []stepJSON{}, Marks: []markJSON{}}
 	live := p.Forecast.Of(resource)
-	switch {
-	case live != nil:
-		out.Newest = live.Origin.UTC()
-	case p.Decision != nil:
-		out.Newest = p.Decision.Tick.UTC()
-	default:
-		return out, nil
-	}
+	out.Newest = p.Forecast.Origin.UTC()
 	out.Past = !at.IsZero() && at.Before(out.Newest)
 	if out.At = out.Newest; out.Past {
 		out.At = at.UTC().Truncate(time.Minute)

@@ -108,8 +108,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 	if err != nil {
 		return nil, err
 	}
-	end := view.Forecast.Minute.State.At
-	end = end.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
+	end := view.Forecast.Origin.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
 	err = in.ReadHistory(ctx, storage.History{Store: d.store}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v before %s; a later minute is used %s after it ends (features.revise), when late records no longer change it",
