@@ -230,7 +230,8 @@ func (r *resource) bursting() bool {
 	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
-// bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it. most is the limit. The other role has others replicas, which share the budget.
+// bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it.
+// most is the limit. The other role has others replicas, which share the budget.
 func (p *plan) bound(s *side, target, others int, cfg Config) (desired, most int, constraints []Constraint) {
 	bounds, keys := p.in.Pool.BoundsOf(s.role), "replicas."
 	if s.role == capacity.PrefillRole {

@@ -164,11 +164,8 @@ const scaleInRisk = 1. / 3
 
 // DecisionQuantile is the quantile of demand to provide for, and its source.
 func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
-	if pool.Quantile > 0 {
-		return pool.Quantile, QuantileStated
-	}
-	if cfg.Quantile > 0 {
-		return cfg.Quantile, QuantileStated
+	if stated := cmp.Or(pool.Quantile, cfg.Quantile); stated > 0 {
+		return stated, QuantileStated
 	}
 	if tau, ok := pool.CostQuantile(); ok {
 		return tau, QuantileFromCost
