@@ -37,11 +37,10 @@ type State struct {
 	PublishedAction  Action    `cbor:"8,keyasint"`
 	PublishedBinding string    `cbor:"9,keyasint"`
 
-	Short       bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
-	SupplyKnown bool        `cbor:"10,keyasint"`
-	Ready       int         `cbor:"11,keyasint"` // last reported or assumed
-	Pending     []time.Time `cbor:"12,keyasint"` // request times, ascending
-	KVTokens    float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 if never
+	Short    bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
+	Ready    int         `cbor:"11,keyasint"` // last reported or assumed
+	Pending  []time.Time `cbor:"12,keyasint"` // request times, ascending
+	KVTokens float64     `cbor:"13,keyasint"` // KV cache of a replica as last reported; 0 if never
 
 	UsableSince time.Time `cbor:"15,keyasint"` // since when demand can be sized; zero if it cannot
 	Keeps       []kept    `cbor:"16,keyasint"` // at the ticks of the last Cooldown, oldest first

@@ -26,7 +26,7 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 		}
 		return supply, true
 	}
-	if !st.SupplyKnown {
+	if st.LastTick.IsZero() {
 		return forecaster.Supply{Ready: p.Replicas.Initial}, false
 	}
 	return withArrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
@@ -83,7 +83,7 @@ func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed 
 	default:
 		supply = withRequested(supply, now, desired)
 	}
-	st.SupplyKnown, st.Ready, st.Pending = true, supply.Ready, supply.Pending
+	st.Ready, st.Pending = supply.Ready, supply.Pending
 }
 
 // withRequested is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones

@@ -17,7 +17,7 @@ func TestCurrentSupply(t *testing.T) {
 		t.Fatal(err)
 	}
 	ago := func(minutes int) time.Time { return noon.Add(-time.Duration(minutes) * time.Minute) }
-	assumed := State{SupplyKnown: true, Ready: 2, Pending: []time.Time{ago(20), ago(12), ago(7), noon}}
+	assumed := State{LastTick: noon, Ready: 2, Pending: []time.Time{ago(20), ago(12), ago(7), noon}}
 	tests := map[string]struct {
 		minute   features.PoolState
 		state    State
@@ -82,7 +82,6 @@ func TestUpdateSupply(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			st := State{Pending: tt.was}
-			tt.want.SupplyKnown = true
 			s := forecaster.Supply{Ready: supply.Ready, Pending: append([]time.Time(nil), supply.Pending...)}
 			st.updateSupply(noon, s, tt.observed, tt.desired, tt.advised)
 			if diff := cmp.Diff(tt.want, st); diff != "" {
