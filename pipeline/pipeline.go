@@ -96,7 +96,6 @@ type PoolOutput struct {
 	Forecast   forecaster.PoolForecast
 	Projection *forecaster.Projection
 	Trusted    capacity.Trusted                // the service rates that a replica is assumed to have, and why
-	Curve      *capacity.ServiceCurve          // of one replica; nil if unknown
 	Limits     []forecaster.ResourceProjection // of the whole pool, per second; see forecaster.ProjectLimits
 	Decision   *alerting.Decision
 	Calibrator *forecaster.Calibrator // of Projection, read-only
@@ -462,7 +461,7 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 		projection.Prompts = new(project(capacity.PrefillRole, alerting.PrefillSupply(t, &pool, &e.Decision)))
 	}
 	projection.Warnings = append(projection.Warnings, trusted.Warnings...)
-	out.Projection, out.Trusted, out.Curve = &projection, trusted, pool.ServiceCurve(&e.Service, &trusted)
+	out.Projection, out.Trusted = &projection, trusted
 	out.Limits = forecaster.ProjectLimits(f, limitsOf(&pool), window)
 	return pool
 }

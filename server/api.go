@@ -43,7 +43,6 @@ type poolJSON struct {
 	Basis     *alerting.Basis    `json:"basis"`      // what it assumes of a replica
 	Rates     []rateJSON         `json:"rates"`      // of one replica
 	Resources []resourceJSON     `json:"resources"`
-	Curve     *curveJSON         `json:"curve"`
 	Limits    []limitJSON        `json:"limits"` // of the whole pool; more replicas do not raise them
 	Alerts    []alerting.Alert   `json:"alerts"`
 }
@@ -63,12 +62,6 @@ type rateJSON struct {
 func rateToJSON(resource string, used float64, b *capacity.Basis) rateJSON {
 	e := &b.Learned
 	return rateJSON{resource, number(used), b.Source, number(e.Value), number(e.Low), number(e.High), b.Note}
-}
-
-// curveJSON is how the time per output token of a replica grows with its load; null if unknown.
-type curveJSON struct {
-	*capacity.ServiceCurve
-	Now number `json:"now_tokens_per_s"` // demand over the ready replicas
 }
 
 // limitJSON is a limit of the whole pool; more replicas do not raise it.
@@ -143,9 +136,6 @@ func poolToJSON(p *PoolView) poolJSON {
 	}
 	if t := &p.Trusted; p.Projection != nil {
 		out.Rates = append(out.Rates, rateToJSON(features.DimPrefill, t.Rates.PrefillTokensPerS, &t.Prefill), rateToJSON(features.DimDecode, t.Rates.DecodeTokensPerS, &t.Decode))
-	}
-	if p.Curve != nil {
-		out.Curve = &curveJSON{p.Curve, number(p.decodePerReplica())}
 	}
 	for i := range p.Limits {
 		l := resourceToJSON(&p.Limits[i])

@@ -3,14 +3,12 @@ package server
 import (
 	"fmt"
 	"html/template"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/draw"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -164,65 +162,6 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	}
 	out.SVG = template.HTML(c.String())
 	return out
-}
-
-// curveChart draws the service curve of a replica, with its point at the objective and the pool's present point; nil
-// without a curve.
-func curveChart(s *curveJSON) *figure {
-	if s == nil {
-		return nil
-	}
-	var xs, ys []float64
-	for _, pt := range s.Points {
-		xs, ys = append(xs, pt.TokensPerS), append(ys, 1000*pt.ITL)
-	}
-	if len(xs) < 2 {
-		return nil
-	}
-	from := map[capacity.Source]string{capacity.Given: "from the benchmark", capacity.Learned: "learned"}[s.Source]
-	out := &figure{Title: "What a replica can serve", Legend: []key{{"line hue0", "time per output token, " + from, false}}}
-	right, top := value.Highest(xs, []float64{float64(s.Knee)}), value.Highest(ys, []float64{1000 * s.Objective})
-	c := draw.New(halfWidth, halfHeight, out.Title, "time per output token over output tokens a second", 0, 1.05*right, 0, 1.1*top)
-	c.YAxis("ms per token, over output tokens/s", value.Short)
-	for _, v := range draw.Ticks(0, right, 5) {
-		c.XMark(v, value.Short(v))
-	}
-	c.Line("line hue0", xs, ys)
-	if s.Objective > 0 {
-		c.Line("limit", []float64{0, right}, []float64{1000 * s.Objective, 1000 * s.Objective})
-		out.Legend = append(out.Legend, key{"limit", "objective", false})
-	}
-	if s.Knee > 0 {
-		c.Line("now", []float64{float64(s.Knee), float64(s.Knee)}, []float64{0, 1.1 * top})
-		out.Note = "A replica meets the objective up to " + value.Short(float64(s.Knee)) + " tokens/s."
-	}
-	if at := float64(s.Now); at >= 0 {
-		c.Dot("here", min(at, 1.05*right), interpolate(xs, ys, at), "now")
-		out.Legend = append(out.Legend, key{"here", "now: " + value.Short(at) + " tokens/s a replica", true})
-	}
-	out.SVG = template.HTML(c.String())
-	return out
-}
-
-// decodePerReplica is the tokens per second that each ready replica must generate now; NaN if unknown.
-func (p *PoolView) decodePerReplica() float64 {
-	r, of := p.resource(features.DimDecode)
-	if r == nil || of.Supply.Ready == 0 {
-		return math.NaN()
-	}
-	return r.Demand / float64(of.Supply.Ready)
-}
-
-// interpolate is the height of a line at x; beyond its ends, the height of the nearest end.
-func interpolate(xs, ys []float64, x float64) float64 {
-	i, _ := slices.BinarySearch(xs, x)
-	switch {
-	case i == 0:
-		return ys[0]
-	case i == len(xs):
-		return ys[i-1]
-	}
-	return ys[i-1] + (ys[i]-ys[i-1])*(x-xs[i-1])/(xs[i]-xs[i-1])
 }
 
 // counted is what a dimension is about, if its name does not say so.

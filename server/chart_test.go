@@ -13,8 +13,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	"github.com/forewarm/forewarm/forecaster/capacity"
-	"github.com/forewarm/forewarm/internal/value"
 )
 
 func TestReplicasGrowWhenPendingOnesAreReady(t *testing.T) {
@@ -142,9 +140,7 @@ func TestTimelineBeforeTheFirstTick(t *testing.T) {
 // TestCharts: no chart contains NaN or infinite values. A capacity far above the load is not drawn, but in the note.
 func TestCharts(t *testing.T) {
 	x := timelineOf(t, "resource=kv")
-	curve := curveChart(&curveJSON{&capacity.ServiceCurve{Source: capacity.Learned, Knee: 900, Objective: .05,
-		Points: []capacity.Load{{TokensPerS: 100, ITL: .02}, {TokensPerS: 600, ITL: .03}, {TokensPerS: 1000, ITL: .06}}}, value.Unknown})
-	for _, f := range []*figure{loadChart(x), replicaChart(x), curve} {
+	for _, f := range []*figure{loadChart(x), replicaChart(x)} {
 		if text := string(f.SVG); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "<path") {
 			t.Errorf("%s: %s", f.Title, text)
 		}

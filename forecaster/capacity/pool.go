@@ -25,9 +25,8 @@ type Pool struct {
 	Rates    Rates
 	Warmup   Warmup
 
-	Disaggregated bool  // prompts are computed on replicas of their own; Replicas are those that decode
-	Fit           *Fit  // of the model on a replica; nil without a model
-	Curve         Curve // of a benchmark; nil without one
+	Disaggregated bool // prompts are computed on replicas of their own; Replicas are those that decode
+	Fit           *Fit // of the model on a replica; nil without a model
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -74,7 +73,7 @@ func (p *Pool) readCurve(c *Config, data []byte) error {
 	if err != nil {
 		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
 	}
-	p.Curve, p.Rates.Source = curve, Given
+	p.Rates.Source = Given
 	if prefill > 0 { // all of it is capacity
 		p.Rates.PrefillTokensPerS = prefill / p.PrefillTarget
 	}

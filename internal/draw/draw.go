@@ -55,11 +55,6 @@ func (c *Chart) YAxis(name string, label func(float64) string) {
 	c.Text(2, 11, "axis", name)
 }
 
-// XMark draws the label of a value below the axis.
-func (c *Chart) XMark(v float64, label string) {
-	c.Text(c.X(v), c.Height-c.Base+14, "mid", label)
-}
-
 // Days marks the days, or the hours of a short span. The horizontal axis has minutes since from.
 func (c *Chart) Days(from time.Time) {
 	span := time.Duration(c.X1-c.X0) * time.Minute
