@@ -69,7 +69,6 @@ func (p *plan) withheld() string {
 // delivered reports whether autoscalers receive d.
 func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
-// finiteDrivers are the drivers with finite numbers.
 func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 	for _, driver := range all {
 		if v := driver.Factor + driver.Share; !math.IsNaN(v) && !math.IsInf(v, 0) {

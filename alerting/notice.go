@@ -118,7 +118,6 @@ type SendError struct {
 // Error says what the wrapped error says.
 func (e SendError) Error() string { return e.Err.Error() }
 
-// Unwrap is the wrapped error.
 func (e SendError) Unwrap() error { return e.Err }
 
 // Permanent wraps an error that is not retried.

@@ -39,7 +39,6 @@ type side struct {
 	blockedBy  string  // why replicas stay, although fewer are enough
 }
 
-// sides are the sides of the pool.
 func (p *plan) sides() []*side {
 	if p.in.Pool.Disaggregated {
 		return []*side{&p.own, &p.prefill}

@@ -52,7 +52,6 @@ func (d *Decision) limited() string {
 	return "Limited by " + strings.Join(texts(d.Constraints), "; ") + "."
 }
 
-// texts are the texts of values.
 func texts[T fmt.Stringer](values []T) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -181,7 +180,6 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()-1e-9))
 }
 
-// clock is a time of day in UTC.
 func clock(t time.Time) string { return t.UTC().Format("15:04" + zone) }
 
 const zone = " UTC"

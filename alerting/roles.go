@@ -90,7 +90,6 @@ func (d *Decision) role() string {
 	return "decode "
 }
 
-// replicasText is "n replicas" with d's role.
 func (d *Decision) replicasText(n int) string { return value.Count(n, d.role()+"replica") }
 
 // PrefillSupply is the prefill replicas of a disaggregated pool, counted as in Roles.

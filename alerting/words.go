@@ -308,7 +308,6 @@ func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return largestDriver(drivers)
 }
 
-// largestDriver is the driver with the largest share.
 func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return new(slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }))
 }

@@ -46,7 +46,6 @@ func newFixedPool(pool capacity.Pool, cfg alerting.Config, tuning []float64, par
 	return w
 }
 
-// addNeed adds a minute's need.
 func (w *fixedPool) addNeed(at time.Time, need float64) {
 	if !at.Before(w.from) {
 		w.need = append(w.need, need)
@@ -146,7 +145,6 @@ func (w *fixedPool) episodes(threshold float64) (all []episode) {
 	return all
 }
 
-// score scores the alarms at a threshold.
 func (w *fixedPool) score(threshold float64, onsets []int) AlarmPoint {
 	episodes := w.episodes(threshold)
 	p := AlarmPoint{Threshold: Number(threshold), Raised: len(episodes)}

@@ -119,7 +119,6 @@ type Cost struct {
 	Tuned Result `json:"tuned"`
 }
 
-// compare compares policies at one target.
 func compare(policies [][]*contender, target float64) Comparison {
 	c := Comparison{SaturatedShare: Number(target), GapClosed: Number(math.NaN()), SaturationRatio: Number(math.NaN())}
 	best, oracle, own := math.Inf(1), math.Inf(1), math.Inf(1)

@@ -14,7 +14,6 @@ import (
 // maxQueueMinutes is how long work waits in a fluid pool before users give up, minutes.
 const maxQueueMinutes = 0.5
 
-// fluidRetries is the number of retries.
 const fluidRetries = 2
 
 // FluidPool simulates a pool with continuous work. It shows the effect of a policy's replica counts on a whole trace,

@@ -25,7 +25,6 @@ type Recorded struct {
 	Notes    []string // remarks for users
 }
 
-// recordedClass is the class of recorded demand.
 const recordedClass = "all"
 
 // minutes is the number of recorded minutes.
@@ -116,7 +115,6 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * max(1, r.peak()), Initial: max(1, r.replicas(demand.Start))}, warmup)
 }
 
-// recordedPolicy has the recorded replicas.
 func recordedPolicy(s Scene, _ Setting) Policy {
 	return func(o Observation) int { return s.Recorded.replicas(o.At) }
 }

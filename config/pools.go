@@ -64,7 +64,6 @@ func (c *Config) pipeline(k *checker) pipeline.Config {
 	return p
 }
 
-// poolKey is the key of a pool's section.
 func poolKey(name string) string { return "pools[" + name + "]" }
 
 // pool checks one pool and creates it, with the files that it names. key is the key of its section.

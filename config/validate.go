@@ -23,7 +23,6 @@ import (
 //	forewarm.yaml:12: pools[chat].warmup.p90 = 75m: must be at most 55m; …
 type Errors []string
 
-// Error implements error.
 func (es Errors) Error() string { return strings.Join(es, "\n") }
 
 // add appends an error. source is file:line or the environment variable of the key, "" for a default. White space is

@@ -166,7 +166,6 @@ func (e *delta) waited(c *class) unixTime {
 	return e.first - e.arrived - unixTime(min(e.uncached()/prefill, maxLife.Seconds())*float64(second))
 }
 
-// demandKind is the kind of an attempt.
 func (e *delta) demandKind(c *class) demandKind {
 	switch {
 	case !e.call:

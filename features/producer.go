@@ -47,7 +47,6 @@ type Producers struct {
 	received             unixTime
 }
 
-// producer is the state of one producer.
 type producer struct {
 	Name      string           `cbor:"1,keyasint"`
 	Declared  bool             `cbor:"2,keyasint,omitempty"` // by its messages

@@ -10,7 +10,6 @@ import (
 
 // The exported fields of the types here are the saved state. See Parts.
 
-// pool is the state of one pool.
 type pool struct {
 	Name      string             `cbor:"1,keyasint"`
 	LastEvent unixTime           `cbor:"3,keyasint"`

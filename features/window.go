@@ -211,7 +211,6 @@ func (m unixTime) time() time.Time {
 	return time.Unix(0, int64(m)).UTC()
 }
 
-// secondsTo is the time from m to o.
 func (m unixTime) secondsTo(o unixTime) float64 { return float64(o-m) / float64(second) }
 
 // startOf is the instant at which a minute begins.

@@ -267,10 +267,8 @@ func (f *Forecaster) pool(name string) *pool {
 	return f.pools[i]
 }
 
-// newest is the newest minute.
 func (p *pool) newest() int64 { return p.Minute.Start.Unix() / 60 }
 
-// all are the total and the classes.
 func (p *pool) all() []*class { return append([]*class{p.total}, p.classes...) }
 
 func (f *Forecaster) find(name string) (int, bool) {
@@ -298,7 +296,6 @@ func (p *pool) class(name string) *class {
 	return p.classes[i]
 }
 
-// addSeries adds an empty series to a class.
 func (p *pool) addSeries(c *class, d int) *series {
 	s := newSeries(c.key, int(p.of.cfg.Settle/features.Minute))
 	s.history.Zone, s.began = p.zone, c.Began

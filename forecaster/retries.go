@@ -28,7 +28,6 @@ func (r *retries) observe(rows []features.Attempts, newest int64) {
 	r.Rows = append(r.rows(newest-retryKept, until), rows...)
 }
 
-// rows of the minutes from…to.
 func (r *retries) rows(from, to int64) (found []features.Attempts) {
 	for _, row := range r.Rows {
 		if row.Minute >= from && row.Minute <= to {

@@ -67,7 +67,6 @@ const (
 // lastKnot is the largest lead of a knot, in minutes.
 const lastKnot = WindowTo
 
-// newSeries returns an empty series.
 func newSeries(key features.Key, settle int) *series {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String())) // never fails

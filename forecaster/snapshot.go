@@ -33,7 +33,6 @@ type poolState struct {
 	Retries retries             `cbor:"11,keyasint"`
 }
 
-// classPart is the part of a class.
 type classPart struct {
 	Class  string   `cbor:"1,keyasint"`
 	Series [][]byte `cbor:"2,keyasint"` // see series.pack; nil until the dimension is known

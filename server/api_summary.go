@@ -14,7 +14,6 @@ import (
 // states are the states of a pool, the most urgent first.
 var states = []string{"page", "warning", "stale", "undecided", "cold", "calm"}
 
-// poolsJSON is all pools.
 type poolsJSON struct {
 	Pools []summaryJSON `json:"pools"` // the most urgent first
 }

@@ -23,7 +23,6 @@ const (
 // highestLimit is the largest factor of capacity over load that is drawn: a higher capacity would flatten the load.
 const highestLimit = 3
 
-// figure is one picture.
 type figure struct {
 	Title  string
 	SVG    template.HTML
@@ -169,7 +168,6 @@ var counted = map[string]string{
 	features.DimPrefill: " (prompt tokens to compute)", features.DimDecode: " (output tokens)", features.DimKV: " (active tokens)",
 }
 
-// dimensionName is a dimension in words.
 func dimensionName(dimension string) string {
 	name := alerting.ResourceName(dimension)
 	return strings.ToUpper(name[:1]) + name[1:] + counted[dimension]

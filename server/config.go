@@ -26,7 +26,6 @@ type Proxy struct {
 	From       []string `yaml:"from"`        // addresses or networks of the proxy; others are refused
 }
 
-// prefixes are From as networks.
 func (p Proxy) prefixes() (all []netip.Prefix, err error) {
 	for _, text := range p.From {
 		prefix, err := netip.ParsePrefix(text)

@@ -22,7 +22,6 @@ var (
 // forecastQuantiles are the levels that are exported as gauges: indices into forecaster.Levels.
 var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 
-// family is one metric.
 type family struct{ name, kind, help string }
 
 // add adds one sample of a family; labels alternate names and values. An unknown value (NaN) is left out.
@@ -168,7 +167,6 @@ func collectResource(r *forecaster.ResourceProjection, add add) {
 	}
 }
 
-// collectForecasts adds the samples of the forecasts of a pool.
 func collectForecasts(pf *forecaster.PoolForecast, add add) {
 	add("forewarm_pool_stale", boolean(pf.Stale), "pool", pf.Pool)
 	add("forewarm_retry_attempts_ratio", pf.Retries.Share, "pool", pf.Pool)
@@ -196,7 +194,6 @@ func collectForecasts(pf *forecaster.PoolForecast, add add) {
 	}
 }
 
-// level is a level of forecaster.Levels as a label.
 func level(i int) string { return strconv.FormatFloat(forecaster.Levels[i], 'g', -1, 64) }
 
 func boolean(b bool) float64 {

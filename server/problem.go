@@ -15,7 +15,6 @@ type Problem struct {
 	Detail string `json:"detail"`
 }
 
-// Error implements error.
 func (p *Problem) Error() string { return p.Detail }
 
 // Problemf is a problem with an HTTP status.

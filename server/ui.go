@@ -269,7 +269,6 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:first]) + strings.TrimSuffix(text[first:], ".") + "."
 }
 
-// words is an identifier in words.
 func words(v any) string { return strings.ReplaceAll(fmt.Sprint(v), "_", " ") }
 
 // etaText is a time to saturation with its range.

@@ -51,7 +51,6 @@ func (h History) Values(ctx context.Context, name string, having map[string]stri
 	return out, err
 }
 
-// equal returns a matcher for each label.
 func equal(having map[string]string) (all []*labels.Matcher) {
 	for label, value := range having {
 		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, value))

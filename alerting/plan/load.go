@@ -34,7 +34,6 @@ func (l Load) Plus(o Load) Load { return l.add(1, o) }
 // Times is the load at k times the rate of requests.
 func (l Load) Times(k float64) Load { return Load{}.add(k, l) }
 
-// add is l + k·o.
 func (l Load) add(k float64, o Load) Load {
 	return Load{
 		l.Requests + k*o.Requests, l.Prompt + k*o.Prompt, l.Cached + k*o.Cached, l.Output + k*o.Output,
@@ -161,7 +160,6 @@ type Change struct {
 // Same changes nothing.
 var Same = Change{Rate: 1, Prompt: 1, Output: 1, CacheHit: 1, Limits: 1}
 
-// partly is a share s of the change.
 func (c Change) partly(s float64) Change {
 	between := func(x float64) float64 { return 1 + s*(x-1) }
 	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)

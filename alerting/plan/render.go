@@ -123,7 +123,6 @@ func (o *Outcome) WhenText() string {
 	return text
 }
 
-// memoryPart is a part of a GPU's memory.
 type memoryPart struct {
 	Name  string
 	GiB   float64

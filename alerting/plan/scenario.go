@@ -18,7 +18,6 @@ type Scenario struct {
 	Change
 }
 
-// changed is Same changed by f.
 func changed(f func(*Change)) Change {
 	c := Same
 	f(&c)

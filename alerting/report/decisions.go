@@ -25,7 +25,6 @@ type tick struct {
 	resources               []resource
 }
 
-// resource is a resource of a decision.
 type resource struct {
 	dimension  string
 	perReplica float64 // capacity of one; NaN for prefill replicas of a disaggregated pool
@@ -47,7 +46,6 @@ func newTick(d *alerting.Decision) tick {
 	return t
 }
 
-// of is the resource of a dimension.
 func (t *tick) of(dimension string) resource {
 	if t != nil {
 		for _, r := range t.resources {
@@ -59,7 +57,6 @@ func (t *tick) of(dimension string) resource {
 	return resource{dimension, math.NaN(), 1}
 }
 
-// poolMinute is a pool's state in a minute.
 type poolMinute struct {
 	tick *tick // the decision in force; nil if there is none
 	load
@@ -94,7 +91,6 @@ func (p *pool) setMinutes() {
 	}
 }
 
-// load of a minute, by the replicas of a tick.
 func (p *pool) load(t *tick, minute int) load {
 	out := unknownLoad
 	for _, r := range t.resources {

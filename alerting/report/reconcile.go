@@ -70,7 +70,6 @@ type builder struct {
 	scoring *scoring
 }
 
-// pool is the data of one pool.
 type pool struct {
 	*grid
 	demand     map[series][]float64  // by minute from base
@@ -83,7 +82,6 @@ type pool struct {
 	minutes    []poolMinute // from base; see setMinutes
 }
 
-// series of a pool.
 type series struct{ class, dimension string }
 
 func ofTotal(dimension string) series { return series{features.TotalClass, dimension} }

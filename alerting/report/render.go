@@ -59,7 +59,6 @@ type poolView struct {
 	drawn bool
 }
 
-// Title names the period.
 func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
 
 // horizonText is a horizon in words, without the unit.

@@ -31,7 +31,6 @@ type ResourceTimeline struct {
 	P90      []Number `json:"p90"`
 }
 
-// maxBins of a Timeline.
 const maxBins = 360
 
 // binMinutes is the least width of a bin for at most maxBins.

@@ -133,19 +133,14 @@ var httpSinks = map[string]httpSink{
 			}
 			return fmt.Sprint(alerts[0].Labels, alerts[0].StartsAt)
 		}},
-	"webhook": webhookOf(CloudEvents),
-	"slack":   webhookOf(Slack),
-}
-
-func webhookOf(format Format) httpSink {
-	return httpSink{
+	"webhook": {
 		gone:  disabled,
 		signs: true,
 		id:    func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
 		build: func(t *testing.T, url string) alerting.Sink {
-			return must(NewWebhook(WebhookConfig{Name: "ops", URL: url, Format: format, SecretFile: keyFile(t, testKey)}))
+			return must(NewWebhook(WebhookConfig{Name: "ops", URL: url, SecretFile: keyFile(t, testKey)}))
 		},
-	}
+	},
 }
 
 func TestHTTPFaults(t *testing.T) {

@@ -14,7 +14,6 @@ const maxEmbedded = 1 << 20
 // folder writes reports to Deps.ReportDir.
 type folder struct{ deps Deps }
 
-// Name is "report/folder".
 func (*folder) Name() string { return "report/folder" }
 
 // Accepts is true for reports.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,10 +63,6 @@ func TestReportWebhook(t *testing.T) {
 	}
 	if must(NewWebhook(WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"})).Accepts(weekly()) {
 		t.Error("a webhook without send accepts reports")
-	}
-	body, err := slackMessage(weekly())
-	if err != nil || !strings.Contains(string(body), "Report, 2 Mar 2026 07:00 to 9 Mar 2026 07:00 UTC") || !strings.Contains(string(body), "Nothing saturated.") {
-		t.Errorf("%s (%v)", body, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package sink
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,29 +17,17 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/httpguard"
-	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
 // WebhookConfig is one of webhooks.
 type WebhookConfig struct {
 	Name      string   `yaml:"name"`       // in logs, metrics and errors, because the URL may be a secret
 	URL       string   `yaml:"url"`        // https, or http to this machine
-	URLFile   string   `yaml:"url_file"`   // instead of url, if it is a secret; read at each attempt
 	AllowHTTP bool     `yaml:"allow_http"` // to other machines, although it is not encrypted
-	Format    Format   `yaml:"format"`     // "" means cloudevents
-	Send      []string `yaml:"send"`       // alerts, prescale, reports; empty means the first two, but for slack only alerts
+	Send      []string `yaml:"send"`       // alerts, prescale, reports; empty means the first two
 
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
 }
-
-// Format is how a webhook's body is written.
-type Format string
-
-// The formats: a signed CloudEvent in structured mode, or a message for Slack and compatible chats.
-const (
-	CloudEvents Format = "cloudevents"
-	Slack       Format = "slack"
-)
 
 // The kinds of notices for webhooks.
 const (
@@ -61,63 +48,44 @@ type Webhook struct {
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
 func NewWebhook(c WebhookConfig) (*Webhook, error) {
-	c.Format = cmp.Or(c.Format, CloudEvents)
 	if len(c.Send) == 0 {
 		c.Send = []string{sendAlerts, sendPrescale}
-		if c.Format == Slack {
-			c.Send = c.Send[:1]
-		}
 	}
 	switch {
 	case c.Name == "" || strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == '"' }):
 		return nil, fmt.Errorf("name: %q is no name; write letters, digits and dashes", c.Name)
-	case c.Format != CloudEvents && c.Format != Slack:
-		return nil, fmt.Errorf("format: %q is unknown; set cloudevents or slack", c.Format)
-	case c.Format == CloudEvents && c.SecretFile == "":
+	case c.SecretFile == "":
 		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64")
-	}
-	if (c.URL == "") == (c.URLFile == "") {
-		return nil, errors.New("url: set it or url_file, one of the two")
 	}
 	for i, what := range c.Send {
 		if what != sendAlerts && what != sendPrescale && what != sendReports {
 			return nil, fmt.Errorf("send[%d]: %q is unknown; set alerts, prescale or reports", i, what)
 		}
 	}
-	if c.URLFile == "" {
-		if _, err := c.target(); err != nil {
-			return nil, err
-		}
+	if err := c.checkURL(); err != nil {
+		return nil, err
 	}
 	return &Webhook{cfg: c, now: time.Now}, nil
 }
 
-// target is the current URL, from the configuration or the file. It refuses invalid ones, and http to another machine
-// unless that is allowed. Its errors do not show the URL.
-func (c *WebhookConfig) target() (raw string, err error) {
-	raw, key := c.URL, "url"
-	if c.URLFile != "" {
-		if raw, err = tlsconfig.ReadSecret("url_file", c.URLFile); err != nil {
-			return "", err
-		}
-		key = "url_file " + c.URLFile
-	}
-	u, err := url.Parse(raw)
+// checkURL refuses http to another machine unless that is allowed. Its errors do not show the URL.
+func (c *WebhookConfig) checkURL() error {
+	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return "", fmt.Errorf("%s: not an https URL; write it like https://hooks.example.org/forewarm", key)
+		return errors.New("url: not an https URL; write it like https://hooks.example.org/forewarm")
 	case u.User != nil:
-		return "", fmt.Errorf("%s: it carries a password; leave that out", key)
+		return errors.New("url: it carries a password; leave that out")
 	case u.Scheme == "http" && !c.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
-		return "", fmt.Errorf("%s: http to another machine can be read on the way; use https, or set allow_http: true", key)
+		return errors.New("url: http to another machine can be read on the way; use https, or set allow_http: true")
 	}
-	return raw, nil
+	return nil
 }
 
 // Name is "webhook/" and the configured name.
 func (s *Webhook) Name() string { return "webhook/" + s.cfg.Name }
 
-// Accepts is true for the configured kinds, but not for the watchdog. Chats get no decision that holds the replicas.
+// Accepts is true for the configured kinds, but not for the watchdog.
 func (s *Webhook) Accepts(n alerting.Notice) bool {
 	switch {
 	case n.Report != nil:
@@ -125,70 +93,54 @@ func (s *Webhook) Accepts(n alerting.Notice) bool {
 	case n.Alert != nil:
 		return !isWatchdog(n) && slices.Contains(s.cfg.Send, sendAlerts)
 	case n.Decision != nil:
-		return slices.Contains(s.cfg.Send, sendPrescale) && (s.cfg.Format != Slack || n.Decision.Action != alerting.Hold)
+		return slices.Contains(s.cfg.Send, sendPrescale)
 	}
 	return false
 }
 
-// ID is the event's id: an alert has one for its start and one for its end. For a chat, renewed advice has the same id
-// until it requests something else.
+// ID is the event's id: an alert has one for its start and one for its end.
 func (s *Webhook) ID(n alerting.Notice) string {
-	switch {
-	case n.Alert != nil:
+	if n.Alert != nil {
 		return n.Alert.EventID()
-	case n.Decision != nil && s.cfg.Format == Slack:
-		d := n.Decision
-		return fmt.Sprintf("%s %s %d since %d", d.Pool, d.Action, d.Desired, d.AskedAt.Unix())
 	}
 	return n.ID()
 }
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	target, err := s.cfg.target()
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.Name(), err)
-	}
-	body, contentType, err := s.body(n)
+	body, err := s.body(n)
 	if err != nil {
 		return err
 	}
-	header := http.Header{"Content-Type": {contentType}}
+	header := http.Header{"Content-Type": {alerting.StructuredType + "; charset=utf-8"}}
 	if err := s.sign(header, messageID(s.ID(n)), body); err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
-	return post(ctx, client, target, header, body, s.Name())
+	return post(ctx, client, s.cfg.URL, header, body, s.Name())
 }
 
-func (s *Webhook) body(n alerting.Notice) (body []byte, contentType string, err error) {
-	if s.cfg.Format == Slack {
-		body, err = slackMessage(n)
-		return body, "application/json; charset=utf-8", err
-	}
+func (s *Webhook) body(n alerting.Notice) (body []byte, err error) {
 	var full []byte
 	if n.Report != nil {
 		if full, err = s.page(n.Report, "json"); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if len(full) > maxEmbedded {
 			full = nil
 		}
 	}
 	e, err := n.CloudEvent(full)
-	if err == nil {
-		body, err = json.Marshal(e)
+	if err != nil {
+		return nil, err
 	}
-	return body, alerting.StructuredType + "; charset=utf-8", err
+	return json.Marshal(e)
 }
 
-// sign sets the headers of the specification; without keys, such as for chats, only the id and the time.
+// sign sets the headers of the specification.
 func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 	at := s.now()
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
-	if s.cfg.SecretFile == "" {
-		return nil
-	}
 	keys, err := os.ReadFile(s.cfg.SecretFile)
 	if err != nil {
 		return fmt.Errorf("secret_file: %w", err)

@@ -1,14 +1,11 @@
 package sink
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,8 +17,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const (
 	testKey  = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" // from the tests of the Standard Webhooks specification
@@ -120,26 +115,18 @@ func TestInvalidKeys(t *testing.T) {
 	}
 }
 
-// TestWebhookReloadsSecrets: a changed file of a key or URL is used from the next attempt on, without a restart. Errors
-// do not contain the URL, because it may be a secret.
-func TestWebhookReloadsSecrets(t *testing.T) {
+// TestWebhookReloadsKeys: a changed file of keys is used from the next attempt on, without a restart.
+func TestWebhookReloadsKeys(t *testing.T) {
 	taken := 0
 	server := consumer(t, testKey, func(string, []byte) { taken++ })
-	secret, url := keyFile(t, otherKey), keyFile(t, "http://127.0.0.1:1/old/SECRET")
-	s := must(NewWebhook(WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret}))
-	if err := s.Send(t.Context(), decision("a", 1)); err == nil || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("error %v", err)
+	secret := keyFile(t, otherKey)
+	s := must(NewWebhook(WebhookConfig{Name: "ops", URL: server.URL, SecretFile: secret}))
+	if err := s.Send(t.Context(), decision("a", 1)); err == nil {
+		t.Error("a wrong key was taken")
 	}
-	for path, text := range map[string]string{secret: testKey, url: server.URL} {
-		testenv.WriteFile(t, path, text)
-	}
+	testenv.WriteFile(t, secret, testKey)
 	if err := s.Send(t.Context(), decision("a", 1)); err != nil || taken != 1 {
 		t.Errorf("%d taken, error %v", taken, err)
-	}
-	testenv.WriteFile(t, url, "http://elsewhere.example/SECRET")
-	s = must(NewWebhook(WebhookConfig{Name: "ops", URLFile: url, SecretFile: secret}))
-	if err := s.Send(t.Context(), decision("a", 4)); err == nil || !strings.Contains(err.Error(), "http to another machine") || strings.Contains(err.Error(), "SECRET") {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -148,9 +135,7 @@ func TestWebhookConfig(t *testing.T) {
 	for want, change := range map[string]func(c *WebhookConfig){
 		`sinks.webhooks[1].name: "" is no name`:                                        func(c *WebhookConfig) { c.Name = "" },
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
-		`sinks.webhooks[1].format: "teams" is unknown; set cloudevents or slack`:       func(c *WebhookConfig) { c.Format = "teams" },
 		`sinks.webhooks[1].send[0]: "all" is unknown; set alerts, prescale or reports`: func(c *WebhookConfig) { c.Send = []string{"all"} },
-		`sinks.webhooks[1].url: set it or url_file, one of the two`:                    func(c *WebhookConfig) { c.URLFile = "f" },
 		`sinks.webhooks[1].url: not an https URL`:                                      func(c *WebhookConfig) { c.URL = "hooks.example.org" },
 		`sinks.webhooks[1].url: it carries a password`:                                 func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
 		`sinks.webhooks[1].url: http to another machine can be read on the way`:        func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
@@ -177,76 +162,30 @@ func TestWebhookConfig(t *testing.T) {
 	}
 }
 
-// TestWebhookSelects: format and send select the notices that a webhook gets. The id says which notices are one
+// TestWebhookSelects: send selects the notices that a webhook gets. The id says which notices are one
 // message.
 func TestWebhookSelects(t *testing.T) {
 	events := must(NewWebhook(WebhookConfig{Name: "ops", URL: "https://a", SecretFile: "k"}))
-	chat := must(NewWebhook(WebhookConfig{Name: "chat", URL: "https://a", Format: Slack}))
-	both := must(NewWebhook(WebhookConfig{Name: "both", URL: "https://a", Format: Slack, Send: []string{"alerts", "prescale"}}))
-	out, hold, watchdog := decision("a", 1), decision("a", 2), alert("a", false)
-	out.Decision.Action, hold.Decision.Action, watchdog.Alert.Name = alerting.ScaleOut, alerting.Hold, alerting.Watchdog
+	few := must(NewWebhook(WebhookConfig{Name: "few", URL: "https://a", SecretFile: "k", Send: []string{"alerts"}}))
+	out, watchdog := decision("a", 1), alert("a", false)
+	watchdog.Alert.Name = alerting.Watchdog
 	for name, tt := range map[string]struct {
-		notice             alerting.Notice
-		events, chat, both bool
+		notice      alerting.Notice
+		events, few bool
 	}{
-		"alert": {alert("a", false), true, true, true}, "scale-out": {out, true, false, true}, "hold": {hold, true, false, false},
-		"watchdog": {watchdog, false, false, false}, "nothing": {alerting.Notice{}, false, false, false},
+		"alert": {alert("a", false), true, true}, "decision": {out, true, false}, "watchdog": {watchdog, false, false}, "nothing": {alerting.Notice{}, false, false},
 	} {
-		if got := [3]bool{events.Accepts(tt.notice), chat.Accepts(tt.notice), both.Accepts(tt.notice)}; got != [3]bool{tt.events, tt.chat, tt.both} {
+		if got := [2]bool{events.Accepts(tt.notice), few.Accepts(tt.notice)}; got != [2]bool{tt.events, tt.few} {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	renewed := decision("a", 9)
-	renewed.Decision.Action = alerting.ScaleOut
-	if both.ID(out) != both.ID(renewed) || events.ID(out) == events.ID(renewed) {
-		t.Error("a repeated advice: want the same message in a chat, and a new CloudEvent")
+	if events.ID(out) == events.ID(decision("a", 9)) {
+		t.Error("two decisions have one id")
 	}
 	later := alert("a", false)
 	later.Alert.UpdatedAt = later.Alert.UpdatedAt.Add(time.Minute)
 	if events.ID(later) != events.ID(alert("a", false)) || events.ID(later) == events.ID(alert("a", true)) {
 		t.Error("an alert: want one message when it is raised and one when it is resolved")
-	}
-}
-
-// TestSlackGolden compares messages with a golden file. A long text is cut to the bounds of Slack.
-func TestSlackGolden(t *testing.T) {
-	page, resolved, long := alert("llama", false), alert("llama", true), alert("llama", false)
-	for _, n := range []alerting.Notice{page, resolved, long} {
-		n.Alert.Annotations = map[string]string{"summary": "Pool llama: KV memory will be full in about 5 min", "description": "Chance: 85 % within 18 min. Class a<b> & co drives it.",
-			"action": "Shed or delay load.", "decision": "llama-4", "mode": "advisory", "runbook_url": "https://example.org/ForewarmTooLateToWarm.md", "dashboard_url": "https://example.org/pools/llama"}
-	}
-	long.Alert.Annotations["summary"], long.Alert.Annotations["description"] = strings.Repeat("ä&", 4000), strings.Repeat("ä&", 4000)
-	long.Alert.Labels["pool"] = strings.Repeat("p", 400)
-	d := decision("llama", 4)
-	d.Decision.Action, d.Decision.Ready, d.Decision.Desired, d.Decision.Mode, d.Decision.Reason = alerting.ScaleOut, 14, 19, alerting.Active, "KV memory full in ~19 min."
-	withheld := decision("llama", 5)
-	*withheld.Decision = *d.Decision
-	withheld.Decision.Withheld = "less than an hour of history"
-	var all bytes.Buffer
-	for _, n := range []alerting.Notice{page, resolved, d, withheld} {
-		body := must(slackMessage(n))
-		if err := json.Indent(&all, body, "", "  "); err != nil {
-			t.Fatal(err)
-		}
-		all.WriteByte('\n')
-	}
-	const golden = "testdata/slack.golden.txt"
-	if *update {
-		if err := os.WriteFile(golden, all.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := must(os.ReadFile(golden))
-	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Error(diff)
-	}
-	body := must(slackMessage(long))
-	var got struct{ Text string }
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	if n := len([]rune(got.Text)); n < maxSlackText || n > maxSlackText+1000 || !strings.Contains(got.Text, "|runbook>") {
-		t.Errorf("%d characters: %s", n, got.Text[len(got.Text)-300:])
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/forewarm/forewarm/internal/daemon"
 )
 
-// command is one subcommand.
 type command struct {
 	name    string
 	args    string // positional arguments: "" for none, a name for one, "[NAME]" for at most one, "[NAME ...]" for any number

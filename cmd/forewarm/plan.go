@@ -14,7 +14,6 @@ import (
 	"github.com/forewarm/forewarm/backtest"
 )
 
-// planFlags are the flags of forewarm plan.
 type planFlags struct {
 	config string
 

@@ -26,9 +26,11 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
 	return func() (*nats.Conn, *jetstream.Publisher, string, error) {
-		cfg, err := loadOrDefault(*path)
-		if err != nil {
-			return nil, nil, "", err
+		cfg, err := config.Default(), error(nil)
+		if *path != "" {
+			if cfg, err = loadConfig(*path); err != nil {
+				return nil, nil, "", err
+			}
 		}
 		c := &cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
@@ -48,14 +50,6 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 		p, err := jetstream.NewPublisher(conn)
 		return conn, p, c.Prefix, err
 	}
-}
-
-// loadOrDefault reads a configuration. Without a path it returns the default one.
-func loadOrDefault(path string) (*config.Config, error) {
-	if path == "" {
-		return config.Default(), nil
-	}
-	return loadConfig(path)
 }
 
 // Latencies in the records of publish.

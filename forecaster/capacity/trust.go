@@ -108,7 +108,6 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	return t
 }
 
-// choose fills in the basis of one rate and returns the rate.
 func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time) (rate float64) {
 	*b = Basis{Source: p.Rates.Source}
 	if !known {

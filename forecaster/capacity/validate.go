@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// maxReplicas bounds replicas.max.
 const maxReplicas = 100_000
 
 // Shares of a replica's KV cache and prefill rate to plan with.

@@ -253,7 +253,6 @@ func compact(y float32) uint16 {
 	return uint16(min(max(code, 0), compactMost))
 }
 
-// expand is the value of a code.
 func expand(code uint16) float32 {
 	switch code {
 	case 0:

@@ -128,7 +128,6 @@ func ascend(o, q *[NumLevels]float32) {
 	}
 }
 
-// positive is (x + √(x²+1))/2.
 func positive(x float32) float32 { return (x + root(float32(x*x)+1)) / 2 }
 
 func root(x float32) float32 { return float32(math.Sqrt(float64(x))) }

@@ -13,7 +13,6 @@ type spanKey struct {
 	id    [8]byte
 }
 
-// otlpSpan is a span of an export.
 type otlpSpan struct {
 	key, parent     spanKey
 	request         *ingest.Request // nil if it is no inference

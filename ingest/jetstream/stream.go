@@ -68,7 +68,6 @@ func (c *Config) streams() []jetstream.StreamConfig {
 	}}
 }
 
-// buckets are the streams of the buckets.
 func (c *Config) buckets() []string {
 	return []string{objectStream + c.State(), valueStream + c.deliveries()}
 }

@@ -67,7 +67,6 @@ func (w *StreamWriter) publish(ctx context.Context, b *ingest.Batch) error {
 	return nil
 }
 
-// message has all records of a batch.
 func message(subject string, b *ingest.Batch) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = codec.AppendProtobuf(nil, b)

@@ -19,7 +19,6 @@ func (d *Daemon) flag(name, help string, f func() bool) {
 	})
 }
 
-// exportCounters exports the counters of the parts.
 func (d *Daemon) exportCounters() {
 	count := d.exporter.Counter
 	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", func() uint64 { return d.consumer.Lost() + d.relay.Lost() })
@@ -54,7 +53,6 @@ func (d *Daemon) exportCounters() {
 // pauses are histogram bounds for pauses of the pipeline, seconds.
 var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// exportStorage exports the counters of storage.
 func (d *Daemon) exportStorage() {
 	count := d.exporter.Counter
 	count("forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored })
@@ -82,7 +80,6 @@ func (d *Daemon) exportStorage() {
 	})
 }
 
-// exportListener exports the requests of the listener.
 func (d *Daemon) exportListener() {
 	for code, requests := range d.intake.Requests {
 		d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)

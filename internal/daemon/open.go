@@ -95,7 +95,6 @@ func (d *Daemon) openSinks(context.Context) error {
 	return nil
 }
 
-// openSources opens the sources of telemetry.
 func (d *Daemon) openSources(ctx context.Context) (err error) {
 	var start uint64 // first sequence in the stream
 	switch {

@@ -61,7 +61,6 @@ type reloader struct {
 	alerts   alerting.AlertTracker  // about the daemon itself: the end of one is sent also after a reload
 }
 
-// open creates a daemon.
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
 	log := NewLogger(cfg.Log)
 	d, err := New(ctx, cfg, Options{Version: r.version, Log: log, alerts: &r.alerts})

@@ -148,7 +148,6 @@ type entry struct {
 	messages []*nats.Msg
 }
 
-// subject is the subject of the decision.
 func (e *entry) subject() string { return e.messages[len(e.messages)-1].Subject }
 
 // NewLog prepares a log; Run stores. since is the newest tick of the restored state: the decisions up to it are not
