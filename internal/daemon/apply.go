@@ -104,9 +104,9 @@ func (d *Daemon) announce(out *pipeline.Output) {
 				d.log.Warn(c.String(), zap.String("pool", x.Pool), zap.Time("tick", out.Tick))
 			}
 		}
-		if err := d.publishForecasts(&x.Forecast); err != nil {
-			d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
-		}
+	}
+	if err := d.publishForecasts(out.Pools); err != nil {
+		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 }
 

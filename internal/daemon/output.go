@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/alerting"
-	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 )
 
@@ -24,14 +24,16 @@ func (d *Daemon) logDecision(x *alerting.Decision) {
 
 // publishForecasts sends one message per class and per pool total. The stream keeps the newest. A lost message is
 // replaced a minute later, so it waits for no acknowledgement.
-func (d *Daemon) publishForecasts(pool *forecaster.PoolForecast) error {
-	for _, f := range server.ForecastsOf(pool) {
-		body, err := json.Marshal(f)
-		if err != nil {
-			return err
-		}
-		if err := d.conn.Publish(ingest.Subject(d.cfg.NATS.Prefix, ingest.ForecastSubject, f.Pool, f.Class), body); err != nil {
-			return err
+func (d *Daemon) publishForecasts(pools []pipeline.PoolOutput) error {
+	for i := range pools {
+		for _, f := range server.ForecastsOf(&pools[i].Forecast) {
+			body, err := json.Marshal(f)
+			if err != nil {
+				return err
+			}
+			if err := d.conn.Publish(ingest.Subject(d.cfg.NATS.Prefix, ingest.ForecastSubject, f.Pool, f.Class), body); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func TestInputs(t *testing.T) {
 	}
 	origins := []int32{3, 60, 1441, 2999}
 	var in, out bytes.Buffer
-	for range 2 { // the second series begins anew
+	for range 2 { // the second series has no history of the first
 		for _, part := range []any{[]int32{int32(len(y)), int32(len(origins)), offset}, y, origins} {
 			if err := binary.Write(&in, binary.LittleEndian, part); err != nil {
 				t.Fatal(err)
