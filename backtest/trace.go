@@ -196,12 +196,11 @@ func (r *Reader) recognise() (err error) {
 	if err != nil {
 		return err
 	}
-	if first[0] != '{' {
-		r.Start = DefaultStart
-		if !r.opts.Start.IsZero() {
-			r.Start = r.opts.Start.UTC().Truncate(time.Minute)
+	if first[0] != '{' || bytes.Contains(first, []byte(`"input_length"`)) {
+		table, format, err := newTableReader(r.lines, first, &r.opts)
+		if err == nil {
+			r.rows, r.Format, r.Start = table, format, table.start
 		}
-		r.rows, r.Format, err = newCSVReader(r.lines, first, r.Start, &r.opts)
 		return err
 	}
 	if !r.opts.Start.IsZero() || r.opts.Bin > 0 {

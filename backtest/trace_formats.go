@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +25,29 @@ const (
 	maxAttempt = 1 << 16 // of one call
 )
 
-// csvReader reads the CSV formats: t_s, class, prompt_tokens, cached_tokens, output_tokens and, of bins, requests, of
-// requests session and attempt. Columns are found by name; others are ignored. An empty or absent field is unknown.
-type csvReader struct {
+// publicColumns has our names of the columns of public traces: Azure's LLM inference traces, BurstGPT
+// (arXiv:2401.17644), and the members of Mooncake's records (arXiv:2407.00079).
+var publicColumns = map[string]string{
+	calendarColumn: "t_s", "ContextTokens": "prompt_tokens", "GeneratedTokens": "output_tokens",
+	"Timestamp": "t_s", "Model": "class", "Session ID": "session", "Request tokens": "prompt_tokens", "Response tokens": "output_tokens",
+	"timestamp": "t_s", "input_length": "prompt_tokens", "output_length": "output_tokens",
+}
+
+// calendarColumn has calendar times, not seconds from the start.
+const calendarColumn = "TIMESTAMP"
+
+// mooncakeMembers are the members of Mooncake's records that are read. Cached tokens stay unknown.
+var mooncakeMembers = []string{"timestamp", "input_length", "output_length"}
+
+// tableReader reads rows with the columns t_s, prompt_tokens, output_tokens and, if there are any, class and
+// cached_tokens; of bins requests, of requests session and attempt. Columns are found by name; others are ignored. An
+// empty or absent field is unknown. Rows are lines of CSV or, of Mooncake's traces, JSON objects with times in ms.
+type tableReader struct {
 	lines    *lineScanner
 	class    string // of rows without one
 	start    time.Time
+	mooncake bool
+	calendar bool // times are those of a calendar
 	binned   bool
 	limits   ingest.Limits
 	maxCount float64 // largest count
@@ -38,23 +56,36 @@ type csvReader struct {
 	fields  []string
 }
 
-// newCSVReader reads the header. It is a file of bins if there is a requests column, or if the width of a bin is given.
-func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*csvReader, Format, error) {
-	c := &csvReader{lines: l, class: o.Class, start: start, limits: ingest.DefaultLimits(), columns: map[string]int{}}
+// newTableReader reads the first line. It is a file of bins if there is a requests column, or if the width of a bin is
+// given.
+func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, Format, error) {
+	c := &tableReader{lines: l, class: o.Class, start: DefaultStart, limits: ingest.DefaultLimits(), columns: map[string]int{}, fields: mooncakeMembers}
 	c.maxCount = float64(c.limits.Tokens)
-	if err := c.split(header); err != nil {
+	if c.mooncake = first[0] == '{'; c.mooncake {
+		l.repeat = true
+	} else if err := c.split(first); err != nil {
 		return nil, Format{}, err
 	}
 	for i, name := range c.fields {
 		name = strings.TrimSpace(name)
+		c.calendar = c.calendar || name == calendarColumn
+		name = cmp.Or(publicColumns[name], name)
 		if _, twice := c.columns[name]; !twice { // of equal names the first one counts
 			c.columns[name] = i
 		}
 	}
-	for _, name := range []string{"t_s", "class"} {
-		if _, ok := c.columns[name]; !ok {
-			return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens", value.Cut(string(header), 60))
-		}
+	_, timed := c.columns["t_s"]
+	_, classes := c.columns["class"]
+	_, tokens := c.columns["prompt_tokens"]
+	switch {
+	case !timed || !classes && !tokens:
+		return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens, or that of a public trace of Azure or BurstGPT", value.Cut(string(first), 60))
+	case c.calendar && !o.Start.IsZero():
+		return nil, Format{}, errors.New("the times of this file are those of a calendar: leave out -start")
+	case c.calendar:
+		c.start = time.Time{}
+	case !o.Start.IsZero():
+		c.start = o.Start.UTC().Truncate(time.Minute)
 	}
 	if _, sums := c.columns["requests"]; sums || o.Bin > 0 {
 		c.binned, c.maxCount = true, maxBin
@@ -64,7 +95,18 @@ func newCSVReader(l *lineScanner, header []byte, start time.Time, o *Options) (*
 }
 
 // split divides a row into fields.
-func (c *csvReader) split(line []byte) (err error) {
+func (c *tableReader) split(line []byte) (err error) {
+	if c.mooncake {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(line, &members); err != nil {
+			return badRow(fmt.Sprintf("%v: one object a line with timestamp, input_length and output_length", err))
+		}
+		c.fields = nil
+		for _, name := range mooncakeMembers {
+			c.fields = append(c.fields, string(members[name]))
+		}
+		return nil
+	}
 	if bytes.IndexByte(line, '"') < 0 {
 		c.fields = strings.Split(string(line), ",")
 		return nil
@@ -75,7 +117,7 @@ func (c *csvReader) split(line []byte) (err error) {
 	return nil
 }
 
-func (c *csvReader) next() (Item, error) {
+func (c *tableReader) next() (Item, error) {
 	line, err := c.lines.next()
 	if err != nil {
 		return Item{}, err
@@ -87,27 +129,26 @@ func (c *csvReader) next() (Item, error) {
 	if len(class) > c.limits.LabelBytes {
 		return Item{}, badRow("the class name is too long: is this the class column?")
 	}
-	var t, requests, prompt, cached, output, attempt float64
+	at, err := c.time()
+	if err != nil {
+		return Item{}, err
+	}
+	var requests, prompt, cached, output, attempt float64
 	for _, f := range []struct {
 		name  string
 		limit float64
 		to    *float64
 	}{
-		{"t_s", maxSeconds, &t}, {"requests", c.maxCount, &requests}, {"prompt_tokens", c.maxCount, &prompt},
+		{"requests", c.maxCount, &requests}, {"prompt_tokens", c.maxCount, &prompt},
 		{"cached_tokens", c.maxCount, &cached}, {"output_tokens", c.maxCount, &output}, {"attempt", maxAttempt, &attempt},
 	} {
 		if *f.to, err = c.number(f.name, f.limit); err != nil {
 			return Item{}, err
 		}
 	}
-	switch {
-	case math.IsNaN(t):
-		return Item{}, badRow("t_s is empty: give seconds from the trace's start")
-	case cached > prompt:
+	if cached > prompt {
 		return Item{}, badRow("cached_tokens exceeds prompt_tokens: prompt_tokens includes the cached ones")
 	}
-	// Rounded down, so that no row moves to the next minute.
-	at := c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond)
 	if c.binned {
 		return Item{Sum: &ingest.Sum{
 			Class: class, Start: at, Requests: requests, PromptTokens: prompt, CachedTokens: cached, OutputTokens: output,
@@ -123,8 +164,32 @@ func (c *csvReader) next() (Item, error) {
 	return Item{Request: r}, nil
 }
 
+// time returns the time of the row, rounded down, so that no row moves to the next minute.
+func (c *tableReader) time() (time.Time, error) {
+	if c.calendar {
+		text := c.text("t_s")
+		iso := strings.Replace(text, " ", "T", 1)
+		at, err := time.Parse(time.RFC3339, iso)
+		if err != nil { // without a zone it is UTC
+			at, err = time.Parse("2006-01-02T15:04:05", iso)
+		}
+		if err != nil || at.Year() < 1970 || at.Year() > 2200 {
+			return at, badRow(fmt.Sprintf("%s %q is no time such as 2023-11-16 18:15:46.6805900", calendarColumn, value.Cut(text, 40)))
+		}
+		return at.UTC(), nil
+	}
+	t, err := c.number("t_s", maxSeconds)
+	if err == nil && math.IsNaN(t) {
+		err = badRow("the time is empty: give seconds from the trace's start")
+	}
+	if c.mooncake {
+		t /= 1e3
+	}
+	return c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond), err
+}
+
 // text returns a field of the row, "" if absent.
-func (c *csvReader) text(column string) string {
+func (c *tableReader) text(column string) string {
 	if i, ok := c.columns[column]; ok && i < len(c.fields) {
 		return strings.TrimSpace(c.fields[i])
 	}
@@ -132,7 +197,7 @@ func (c *csvReader) text(column string) string {
 }
 
 // number returns a field's number; NaN if the field is empty or absent.
-func (c *csvReader) number(column string, limit float64) (float64, error) {
+func (c *tableReader) number(column string, limit float64) (float64, error) {
 	text := c.text(column)
 	if text == "" {
 		return math.NaN(), nil

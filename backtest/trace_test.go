@@ -81,6 +81,26 @@ func TestFormats(t *testing.T) {
 				"60 chat sum ? 0.5 ? 0.125", "60 chat sum ? 0 0 0.0833333", "60 agent sum ? 375 341.333 ?",
 			},
 		},
+		{
+			file: "azure2023.csv", format: "requests", start: time.Date(2023, 11, 16, 18, 15, 0, 0, time.UTC),
+			want: []string{"46.68059 azure2023 374 ? 44", "50.995169 azure2023 396 ? 109"},
+		},
+		{ // times with a zone
+			file: "azure2024.csv", format: "requests", opts: Options{Class: "conv"}, start: time.Date(2024, 5, 12, 0, 0, 0, 0, time.UTC),
+			want: []string{"0.003948 conv 2162 ? 5", "1 conv 2399 ? 6", "2 conv 76 ? 15"},
+		},
+		{
+			file: "burstgpt1.csv", format: "requests", start: DefaultStart,
+			want: []string{"5 ChatGPT 472 ? 18", "45 GPT-4 1087 ? 230"},
+		},
+		{
+			file: "burstgpt2.csv", format: "requests", start: DefaultStart,
+			want: []string{"5 ChatGPT 472 ? 0", "6.5 ChatGPT 100 ? 20"},
+		},
+		{
+			file: "mooncake.jsonl", format: "requests", start: DefaultStart,
+			want: []string{"0 mooncake 1300 ? 50", "3 mooncake 1400 ? 20", "61 mooncake 100 ? ?"},
+		},
 		{ // tool events are not requests; records in order of their ends
 			file: "dynamo.jsonl", format: "dynamo", opts: Options{Class: "chat"}, start: time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC),
 			want: []string{"1 chat 130 ? 16", "2 chat 200 ? 5", "9 chat 130 64 16"},
@@ -151,7 +171,7 @@ func TestWrongRows(t *testing.T) {
 		"text":        {"1,c,many,,1", `prompt_tokens "many" is not a number`},
 		"negative":    {"1,c,-4,,1", "prompt_tokens -4 is negative"},
 		"huge":        {"1,c,1e12,,1", "above 1e+08: check the unit"},
-		"not a time":  {",c,1,,1", "t_s is empty"},
+		"not a time":  {",c,1,,1", "the time is empty"},
 		"nan":         {"NaN,c,1,,1", "not a number"},
 		"cached":      {"1,c,5,6,1", "cached_tokens exceeds prompt_tokens"},
 		"long class":  {"1," + strings.Repeat("x", 300) + ",5,,1", "class name is too long"},
@@ -201,7 +221,10 @@ func TestUnusableFiles(t *testing.T) {
 		"header only":    {"t_s,class,prompt_tokens\n", "no rows"},
 		"nothing usable": {"t_s,class,prompt_tokens\nx,c,1\n", "no usable row"},
 		"wide bins":      {"t_s,class,requests\n0,c,1\n1e9,c,1\n", "too wide"},
-		"missing column": {"t_s,prompt_tokens\n0,1\n", "a CSV header with t_s, class"},
+		"missing column": {"t_s,output_tokens\n0,1\n", "a CSV header with t_s, class"},
+		"no calendar":    {"TIMESTAMP,ContextTokens\n17 May,1\n", `TIMESTAMP "17 May" is no time`},
+		"no members":     {`{"timestamp":1,"input_length":"many"}`, "is not a number"},
+		"broken":         {`{"timestamp":1,"input_length":`, "one object a line with timestamp"},
 	} {
 		if _, err := Open(write(t, test.content), Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
