@@ -69,7 +69,7 @@ bench-alarms: ## prints the share of announced saturations for pools of fixed si
 	$(GO) test -run '^TestAlarmBenchmark$$' -v -count 1 -timeout 24h ./backtest -args -alarms -traces $(TRACES) -pools '$(POOLS)' -third $(or $(THIRD),3)
 
 bench-learned: ## prints the error of learned service rates and warm-up lags for known true values
-	$(GO) test -run '^Test(Planted|AsksTeach)' -v -count 1 ./forecaster/capacity ./pipeline
+	$(GO) test -run '^Test(Planted|WarmupFromRequests)' -v -count 1 ./forecaster/capacity ./pipeline
 
 microbench: ## every Go benchmark
 	$(GO) test -run '^$$' -bench . -benchmem ./...
