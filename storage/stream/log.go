@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -43,6 +44,13 @@ const (
 const (
 	headerFrom    = "Forewarm-Instance"
 	headerVersion = "Forewarm-Version"
+)
+
+// Headers of a message in an atomic batch (ADR-50 of nats-architecture-and-design).
+const (
+	headerBatch         = "Nats-Batch-Id"
+	headerBatchSequence = "Nats-Batch-Sequence"
+	headerBatchCommit   = "Nats-Batch-Commit"
 )
 
 // Error codes of the server if another writer was first.
@@ -120,9 +128,9 @@ type Log struct {
 	ended    uint64 // ticks that are stored or lost
 
 	// Owned by the goroutine of Run.
-	heads  map[string]*head // by subject
-	since  time.Time        // tick of the restored state, which includes the decisions up to it
-	newest time.Time        // tick of the newest stored or compared decision
+	heads        map[string]*head // by subject
+	since        time.Time        // tick of the restored state, which includes the decisions up to it
+	comparedUpTo time.Time        // tick of the newest stored or compared decision
 }
 
 // head is a pool's newest decision that this writer knows.
@@ -140,7 +148,7 @@ type batch struct {
 }
 
 // entry is what one pool adds to the log in a tick: its notices, and then its decision. The last entry has the notices of
-// pools without a decision.
+// pools without a decision; it is written first.
 type entry struct {
 	pool     string // "" without a decision
 	desired  int
@@ -153,7 +161,7 @@ func (e *entry) subject() string { return e.messages[len(e.messages)-1].Subject 
 // NewLog prepares a log; Run stores. since is the newest tick of the restored state: the decisions up to it are not
 // made again. newest is the tick of the log's newest decision.
 func NewLog(js jetstream.JetStream, cfg Config, since, newest time.Time, log *slog.Logger) *Log {
-	l := &Log{js: js, cfg: cfg, log: log, heads: map[string]*head{}, since: since, newest: newest}
+	l := &Log{js: js, cfg: cfg, log: log, heads: map[string]*head{}, since: since, comparedUpTo: newest}
 	l.changed = sync.NewCond(&l.mu)
 	return l
 }
@@ -190,8 +198,8 @@ func (l *Log) Add(tick time.Time, records []Record, notices []alerting.Notice) e
 		e.desired, e.messages = d.Desired, append(e.messages, m)
 		b.entries = append(b.entries, e)
 	}
-	if len(others.messages) > 0 {
-		b.entries = append(b.entries, others)
+	for part := range slices.Chunk(others.messages, maxBatch) {
+		b.entries = append(b.entries, &entry{messages: part})
 	}
 	for _, e := range b.entries {
 		for _, m := range e.messages {
@@ -229,7 +237,7 @@ func (l *Log) Added() uint64 {
 	return l.added
 }
 
-// Await waits until the first n ticks are stored. It fails if ctx ends, or while the stream cannot be written.
+// Await waits until each of the first n ticks is stored, or dropped from a full queue. It fails if ctx ends, or while the stream cannot be written.
 func (l *Log) Await(ctx context.Context, n uint64) error {
 	for {
 		l.mu.Lock()
@@ -272,14 +280,14 @@ func (l *Log) Run(ctx context.Context) error {
 	defer stop()
 	pause := firstPause
 	for {
-		b := l.first(ctx)
+		b := l.waitOldest(ctx)
 		if b == nil {
 			return nil
 		}
 		err := l.store(ctx, b)
 		if err == nil {
 			pause = firstPause
-			l.shift(b)
+			l.removeOldest(b)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -291,8 +299,8 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// first waits for the oldest batch; nil after ctx has ended.
-func (l *Log) first(ctx context.Context) *batch {
+// waitOldest waits for the oldest batch; nil after ctx has ended.
+func (l *Log) waitOldest(ctx context.Context) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.queue) == 0 && ctx.Err() == nil {
@@ -304,8 +312,8 @@ func (l *Log) first(ctx context.Context) *batch {
 	return l.queue[0]
 }
 
-// shift removes the stored first batch from the queue.
-func (l *Log) shift(b *batch) {
+// removeOldest removes the oldest batch, which is stored, from the queue.
+func (l *Log) removeOldest(b *batch) {
 	l.mu.Lock()
 	l.failing = nil
 	l.queue = l.queue[1:]
@@ -356,17 +364,18 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 }
 
 func (l *Log) reached(tick time.Time) {
-	if tick.After(l.newest) {
-		l.newest = tick
+	if tick.After(l.comparedUpTo) {
+		l.comparedUpTo = tick
 	}
 }
 
-// compare returns the entries that the log does not have. Notices without a decision are in the log if it has the tick.
+// compare returns the entries that the log does not have, in the order of writing. Notices without a decision are in the
+// log if it has any decision of the tick, because they are written before.
 func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []*entry, err error) {
 	for _, e := range b.entries {
 		if e.pool == "" {
-			if b.tick.After(l.newest) {
-				left = append(left, e)
+			if b.tick.After(l.comparedUpTo) {
+				left = slices.Insert(left, 0, e)
 			}
 			continue
 		}
@@ -443,42 +452,44 @@ func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, e *
 			continue
 		}
 		h.tick = tick
-		if string(x.encoded) == string(e.decision) {
+		if bytes.Equal(x.encoded, e.decision) {
 			l.count(func(c *Counters) { c.Repeated++ })
 			return true, nil
 		}
 		l.count(func(c *Counters) { c.Divergent++ })
 		l.cfg.Diverged(Divergence{
-			Pool: e.pool, Tick: tick, Ours: asks(e.desired, e.decision), Theirs: asks(x.Decision.Desired, x.encoded),
+			Pool: e.pool, Tick: tick, Ours: summary(e.desired, e.decision), Theirs: summary(x.Decision.Desired, x.encoded),
 			From: m.Header.Get(headerFrom), Version: m.Header.Get(headerVersion),
 		})
 		return true, nil
 	}
 }
 
-func asks(desired int, decision []byte) string {
+func summary(desired int, decision []byte) string {
 	return fmt.Sprintf("%d replicas (digest %016x)", desired, xxhash.Sum64(decision))
 }
 
-// write stores entries, as one atomic batch if the server takes so many messages in one. A decision is stored only if
-// the head of its pool is the one that this writer knows. Otherwise nothing of its batch is.
+// write stores entries, as one atomic batch if the server takes so many messages in one, otherwise as several batches of
+// whole entries. A decision is stored only if the head of its pool is the one that this writer knows. Otherwise nothing
+// of its batch is.
 func (l *Log) write(ctx context.Context, tick time.Time, entries []*entry) error {
-	var messages []*nats.Msg
-	for _, e := range entries {
-		messages = append(messages, e.messages...)
-		if e.pool != "" {
-			m := messages[len(messages)-1]
-			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(l.heads[m.Subject].sequence, 10))
+	for len(entries) > 0 {
+		var messages []*nats.Msg
+		for len(entries) > 0 && (len(messages) == 0 || len(messages)+len(entries[0].messages) <= maxBatch) {
+			messages = append(messages, entries[0].messages...)
+			if entries[0].pool != "" {
+				m := messages[len(messages)-1]
+				m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(l.heads[m.Subject].sequence, 10))
+			}
+			entries = entries[1:]
 		}
-	}
-	for part := range slices.Chunk(messages, maxBatch) {
-		last, err := l.commit(ctx, part)
+		last, err := l.commit(ctx, messages)
 		if err != nil {
 			return err
 		}
-		for i, m := range part {
+		for i, m := range messages {
 			if h := l.heads[m.Subject]; h != nil {
-				h.sequence, h.tick = last-uint64(len(part)-1-i), tick
+				h.sequence, h.tick = last-uint64(len(messages)-1-i), tick
 				l.count(func(c *Counters) { c.Stored++ })
 			}
 		}
@@ -494,19 +505,19 @@ func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, er
 	}
 	final := len(messages) - 1
 	for i, m := range messages {
-		for _, of := range []string{"Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"} {
-			m.Header.Del(of) // of an earlier attempt
-		}
+		m.Header.Del(headerBatchCommit) // of an earlier attempt, with other messages
+		m.Header.Del(headerBatchSequence)
+		m.Header.Del(headerBatch)
 		if final > 0 { // a batch of one would make the server create and sync files
-			m.Header.Set("Nats-Batch-Id", id)
-			m.Header.Set("Nats-Batch-Sequence", strconv.Itoa(i+1))
+			m.Header.Set(headerBatch, id)
+			m.Header.Set(headerBatchSequence, strconv.Itoa(i+1))
 		}
 		if i < final {
 			if err := conn.PublishMsg(m); err != nil {
 				return 0, err
 			}
 		} else if final > 0 {
-			m.Header.Set("Nats-Batch-Commit", "1")
+			m.Header.Set(headerBatchCommit, "1")
 		}
 	}
 	answer, err := conn.RequestMsgWithContext(ctx, messages[final])

@@ -152,6 +152,43 @@ func TestLargeTick(t *testing.T) {
 	}
 }
 
+// TestLargeTickOfTwoWriters: another writer stored one pool's decision of a tick that is too large for one batch. The
+// notices of pools without a decision are stored, and no notice is stored twice.
+func TestLargeTickOfTwoWriters(t *testing.T) {
+	js, _ := serve(t)
+	alert := func(pool string) alerting.Notice {
+		return alerting.Notice{Alert: &alerting.Alert{Name: alerting.TelemetryStale, Labels: map[string]string{"pool": pool}, Resolved: true}}
+	}
+	const pools, late = 510, 333 // each pool has three messages, so the 1000th is a notice of pool 333
+	add := func(w *writer, minute, first, end int, notices ...alerting.Notice) {
+		t.Helper()
+		var records []Record
+		for i := first; i < end; i++ {
+			d := alerting.Decision{Pool: fmt.Sprint("pool-", i), Tick: noon.Add(time.Duration(minute) * time.Minute), Desired: 3}
+			records = append(records, Record{Decision: d})
+			notices = append(notices, alert(d.Pool), alerting.Notice{Decision: &d})
+		}
+		if err := w.Add(noon.Add(time.Duration(minute)*time.Minute), records, notices); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Await(t.Context(), w.Added()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := write(t, js, "a"), write(t, js, "b")
+	add(a, 1, 0, pools)
+	add(b, 1, 0, pools)
+	add(b, 2, late, late+1)
+	add(a, 2, 0, pools, alert("gone"), alert("old"))
+	s := must(js.Stream(t.Context(), "FOREWARM_DECISIONS"))
+	if _, err := s.GetLastMsgForSubject(t.Context(), "forewarm.notice.alert.gone.>"); err != nil {
+		t.Errorf("the notice of a pool without a decision: %v", err)
+	}
+	if got, want := s.CachedInfo().State.LastSeq, uint64(2*3*pools+2); got != want {
+		t.Errorf("%d messages were stored, want %d", got, want)
+	}
+}
+
 // TestNoticesWithoutADecision: the first writer stores the notices of pools that have no decision in a tick.
 func TestNoticesWithoutADecision(t *testing.T) {
 	js, _ := serve(t)
@@ -257,6 +294,32 @@ func TestQueueRedelivers(t *testing.T) {
 	a.tick(t, 3, 5, "chat")
 	if n := next(q).Notice; n.Decision.Generation != 3 {
 		t.Errorf("after the stream was deleted: generation %d, want 3", n.Decision.Generation)
+	}
+}
+
+// TestUnreadableNewestNotice: if the newest notice of a subject cannot be decoded, a newer report replaces it, and the
+// notice before it is delivered.
+func TestUnreadableNewestNotice(t *testing.T) {
+	js, deliveries := serve(t)
+	a := write(t, js, "a")
+	a.tick(t, 1, 3, "chat")
+	d := must(a.Queue(deliveries, "ops", false).Next(t.Context()))
+	for _, subject := range []string{"forewarm.notice.prescale.chat._", "forewarm.notice.report._._"} {
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Data: []byte("?")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, replaced, err := d.Newer(t.Context()); replaced || err != nil {
+		t.Errorf("replaced by %+v: %t, %v", n, replaced, err)
+	}
+	if r, err := a.Reported(t.Context()); r != nil || err != nil {
+		t.Errorf("the newest report is %+v, %v; want none", r, err)
+	}
+	if err := a.AddNotice(t.Context(), alerting.Notice{Report: &alerting.Report{ID: "week"}}); err != nil {
+		t.Error(err)
+	}
+	if r, err := a.Reported(t.Context()); r == nil || r.ID != "week" || err != nil {
+		t.Errorf("the newest report is %+v, %v; want the added one", r, err)
 	}
 }
 

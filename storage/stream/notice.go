@@ -68,7 +68,7 @@ func (l *Log) Reported(ctx context.Context) (*alerting.Report, error) {
 	return n.Report, err
 }
 
-// lastNotice returns the newest notice of a subject, and its sequence; 0 if there is none.
+// lastNotice returns the newest notice of a subject, and its sequence; 0 if there is none, or if it cannot be decoded.
 func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice, sequence uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -83,7 +83,11 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 	if err != nil {
 		return n, 0, err
 	}
-	return n, m.Sequence, cbor.Unmarshal(m.Data, &n)
+	if err := cbor.Unmarshal(m.Data, &n); err != nil {
+		l.log.Warn("the newest notice of a subject is no notice of this version; it is not used", "subject", subject, "sequence", m.Sequence, "err", err)
+		return alerting.Notice{}, 0, nil
+	}
+	return n, m.Sequence, nil
 }
 
 // Queue delivers the log's notices to one sink, in order; twins share it. It is for one goroutine.
@@ -122,8 +126,8 @@ func token(name string) string {
 }
 
 const (
-	// reportLife is the age of the oldest report that a new sink gets.
-	reportLife = 72 * time.Hour
+	// newQueueAge is the age of the oldest notice that a new sink gets.
+	newQueueAge = 72 * time.Hour
 	// signalWait and reportWait exceed the time of one attempt. After that a notice of a killed daemon goes to a twin,
 	// or to the restarted daemon.
 	signalWait = 20 * time.Second
@@ -136,17 +140,20 @@ const (
 func (q *Queue) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	prefix := q.log.cfg.Prefix + ".notice."
-	filters := []string{prefix + kindPrescale + ".>", prefix + kindAlert + ".>"}
+	kinds := []string{kindPrescale, kindAlert}
 	if q.reports {
-		filters = []string{prefix + kindReport + ".>"}
+		kinds = []string{kindReport}
+	}
+	var filters []string
+	for _, kind := range kinds {
+		filters = append(filters, ingest.Subject(q.log.cfg.Prefix, ingest.NoticeSubject, kind)+".>")
 	}
 	c, err := q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		cfg := jetstream.ConsumerConfig{
 			Durable: q.name, Description: "Forewarm: notifications for " + q.sink, FilterSubjects: filters,
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.wait, MaxAckPending: 1, InactiveThreshold: unusedFor,
-			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-reportLife)),
+			DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: new(time.Now().Add(-newQueueAge)),
 		}
 		s, failed := q.log.js.Stream(ctx, q.log.cfg.Stream)
 		if failed != nil {
@@ -185,11 +192,11 @@ func (q *Queue) Next(ctx context.Context) (d *alerting.Delivery, err error) {
 	defer cancel()
 	batch, err := q.consumer.Fetch(1, jetstream.FetchContext(waiting))
 	if err == nil {
-		for m := range batch.Messages() {
+		if m, ok := <-batch.Messages(); ok {
 			return q.delivery(m)
 		}
 		if err = batch.Error(); errors.Is(err, nats.ErrTimeout) || waiting.Err() != nil {
-			err = nil
+			err = nil // no notice came in time, or ctx has ended
 		}
 	}
 	if err != nil {
@@ -233,7 +240,7 @@ func (q *Queue) Delivered(ctx context.Context, identity string) (id string, err 
 	return string(e.Value()), nil
 }
 
-// SetDelivered stores that id.
+// SetDelivered stores the id of the last notice of an identity that a sink accepted.
 func (q *Queue) SetDelivered(ctx context.Context, identity, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -31,7 +31,7 @@ func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
 	return &Reader{js, stream, prefix}
 }
 
-func (r *Reader) subjects() string { return r.prefix + ".decision.>" }
+func (r *Reader) subjects() string { return ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>" }
 
 // disorder bounds how far ticks of different pools can be out of order, because their batches are stored one after the
 // other.
@@ -240,7 +240,7 @@ func (r *Reader) Alerts(ctx context.Context, pool string) (all []alerting.Alert,
 	if pool != "" {
 		of = ingest.EscapeToken(pool) + ".>"
 	}
-	err = scan(ctx, r.js, r.stream, r.prefix+".notice."+kindAlert+"."+of, 0, true, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.NoticeSubject, kindAlert)+"."+of, 0, true, func(m jetstream.Msg) error {
 		var n alerting.Notice
 		if err := cbor.Unmarshal(m.Data(), &n); err != nil {
 			return err

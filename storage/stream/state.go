@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,13 +59,19 @@ func (s *States) List(ctx context.Context) (all []State, err error) {
 			all = append(all, x)
 		}
 	}
-	slices.SortFunc(all, func(a, b State) int {
-		if a.Sequence != b.Sequence && a.Created.Equal(b.Created) {
-			return -int(int64(a.Sequence) - int64(b.Sequence))
-		}
-		return b.At.Compare(a.At)
-	})
+	advancedFirst(all)
 	return all, nil
+}
+
+// advancedFirst sorts by sequence within each stream. The stream with the newest snapshot is first.
+func advancedFirst(all []State) {
+	newest := map[time.Time]int64{} // by creation of the stream
+	for _, x := range all {
+		newest[x.Created] = max(newest[x.Created], x.At.UnixNano())
+	}
+	slices.SortFunc(all, func(a, b State) int {
+		return cmp.Or(cmp.Compare(newest[b.Created], newest[a.Created]), b.Created.Compare(a.Created), cmp.Compare(b.Sequence, a.Sequence), b.At.Compare(a.At))
+	})
 }
 
 func stateOf(i *jetstream.ObjectInfo) (x State, ok bool) {
