@@ -19,7 +19,8 @@ import (
 
 // Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
 // A tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
-// means that the tick's samples are lost, for example on a full disk. The store continues with the next tick.
+// means that the tick's samples are lost, for example on a full disk. The store continues with the next tick. Unsettled
+// minutes are always taken, also after an error.
 func (s *Store) Append(out *pipeline.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,19 +97,19 @@ func putAll[T any](tx *transaction, t int64, columns []column[T], x T, with ...s
 }
 
 func (tx *transaction) forecasts(fs []forecaster.Forecast) {
-	for f := range fs {
-		f := &fs[f]
+	for i := range fs {
+		f := &fs[i]
 		// The forecaster's overflow class may hold other classes than the stored one, so its forecasts are not stored.
 		if f.Class != features.TotalClass && !tx.owns(f.Key) {
 			continue
 		}
-		for h := range horizons {
+		for h := range horizons { // the last one is the window maximum
 			q := &f.WindowMax
 			if h < len(forecastMinutes) {
 				q = &f.Minute[forecastMinutes[h]-1]
 			}
-			for i, v := range q {
-				s := series(ForecastSeries, "class", f.Class, "dimension", f.Dimension, "horizon", horizons[h], "pool", f.Pool, "quantile", levelLabels[i])
+			for level, v := range q {
+				s := series(ForecastSeries, "class", f.Class, "dimension", f.Dimension, "horizon", horizons[h], "pool", f.Pool, "quantile", levelLabels[level])
 				tx.put(s, f.Origin.UnixMilli(), v)
 			}
 		}
@@ -161,8 +162,9 @@ func (tx *transaction) put(s labels.Labels, t int64, v float64) {
 		return
 	}
 	if _, err := tx.app.Append(ref, s, 0, t, v, nil, nil, promstorage.AppendV2Options{}); err != nil {
-		if c.Refused++; c.Refused == 1 {
+		c.Refused++
+		tx.refusing.Do(func() {
 			tx.log.Warn("a sample cannot be stored; such samples are counted", "series", s.String(), "err", err)
-		}
+		})
 	}
 }

@@ -47,10 +47,12 @@ func WriteFile(path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		return fileutil.Rename(beside, path)
+		err = fileutil.Rename(beside, path)
 	}
-	_ = os.Remove(beside) // otherwise a full disk stays full
-	return fmt.Errorf("%w (the file before it is untouched)", err)
+	if err != nil {
+		_ = os.Remove(beside) // otherwise a full disk stays full
+	}
+	return err
 }
 
 // Reserve is the free space, in bytes, that storage leaves on its file system. Below it no series are written.
@@ -65,9 +67,14 @@ func Free(dir string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:unconvert // the types differ between systems
 }
 
-// Space returns the free bytes at a directory, which may not exist yet, and the bytes of its files.
+// Space returns the free bytes at a directory, which may not exist yet, and the bytes of the files that can be read.
 func Space(dir string) (free, used int64, err error) {
-	used, _ = fileutil.DirSize(dir) // without unreadable files
+	_ = filepath.Walk(dir, func(_ string, file fs.FileInfo, err error) error {
+		if err == nil && !file.IsDir() {
+			used += file.Size()
+		}
+		return nil
+	})
 	for at := dir; ; at = filepath.Dir(at) {
 		if free, err = Free(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
 			return free, used, err
@@ -82,7 +89,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room", e.Dir, e.Free>>20, (e.Need+1<<20-1)>>20)
+	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room", e.Dir, e.Free>>20, (e.Need+(1<<20-1))>>20)
 }
 
 // hasRoom returns an error if less than Reserve is free. If the free space is unknown, the write decides.

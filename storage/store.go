@@ -11,6 +11,7 @@ import (
 
 	promstorage "github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
+	"golang.org/x/time/rate"
 
 	"github.com/forewarm/forewarm/features"
 )
@@ -22,6 +23,8 @@ const (
 	walSegment = 16 << 20
 	// maintainEvery is how often full chunks are moved to files.
 	maintainEvery = time.Minute
+	// refusedLogEvery is the least time between two log lines about refused samples.
+	refusedLogEvery = 10 * time.Minute
 )
 
 // StoreCounters count samples since the store was opened.
@@ -53,9 +56,10 @@ type Store struct {
 	mu           sync.Mutex // guards the fields below
 	stored       int64      // newest stored tick, Unix ms
 	counters     StoreCounters
-	compactError error     // error of the last attempt to compact
-	suspect      bool      // a write failed, so the log may be torn
-	maintainAt   time.Time // next time to map chunks and compact blocks, or earlier with much data
+	refusing     rate.Sometimes // limits the log of refused samples
+	compactError error          // error of the last attempt to compact
+	suspect      bool           // a write failed, so the log may be torn
+	maintainAt   time.Time      // next time to map chunks and compact blocks, or earlier with much data
 }
 
 // OpenStore opens the TSDB under cfg.Dir, and reads the newest hours of its write-ahead log. It truncates a torn log
@@ -63,7 +67,7 @@ type Store struct {
 func OpenStore(cfg Config, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		log: log, cfg: cfg, dir: filepath.Join(cfg.Dir, "tsdb"), free: Free, fresh: fresh{minutes: minutes{}},
-		maintaining: make(chan struct{}, 1),
+		maintaining: make(chan struct{}, 1), refusing: rate.Sometimes{Interval: refusedLogEvery},
 	}
 	switch err := s.start(); {
 	case errors.As(err, new(*FullError)):

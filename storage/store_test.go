@@ -1,12 +1,14 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -231,6 +233,8 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 	cfg := config(t.TempDir())
 	cfg.MaxSeries = 101 // two classes and a part of the third
 	s := openStore(t, cfg)
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
 	unsettled := window("chat", 0, 60)
 	unsettled.Settled = false
 	future := window("chat", 1, 60) // ends after the tick
@@ -272,10 +276,10 @@ func TestStoreRefusesAndCounts(t *testing.T) {
 		t.Errorf("%d series are left, want those of the total", series)
 	}
 	c = s.Counters()
-	// A window that is too old for the TSDB is counted, and is no error.
+	// A window that is too old for the TSDB is counted and logged, and is no error.
 	err = s.Append(&pipeline.Output{Tick: minute(3 + 6*60), Windows: []features.Window{window("old", 1, 60)}})
-	if now := s.Counters(); err != nil || now.Refused <= c.Refused {
-		t.Errorf("%v, %+v", err, now)
+	if now := s.Counters(); err != nil || now.Refused <= c.Refused || strings.Count(log.String(), "a sample cannot be stored") != 1 {
+		t.Errorf("%v, %+v, log %s", err, now, log.String())
 	}
 }
 

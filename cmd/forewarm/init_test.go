@@ -92,7 +92,7 @@ func TestInitRefuses(t *testing.T) {
 		"init -metrics localhost":               `url is "localhost": it must be http`,
 		"init -metrics http://127.0.0.1:1":      "connection refused",
 		"init -metrics " + url + "/nothing":     "it answers 404",
-		"init -metrics http://u:secret@1.2.3.4": "url is one with a password",
+		"init -metrics http://u:secret@1.2.3.4": "url contains credentials",
 	} {
 		if code, _, errs := runHere(t.Context(), strings.Fields(args)...); code == 0 || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %s, want %q", args, code, errs, says)

@@ -31,7 +31,7 @@ func (c *Config) Check(raw string) error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("url is %q: it must be http://host or https://host, with a port and path where there are any", Redacted(raw))
 	case u.User != nil:
-		return errors.New("url is one with a password: set username and password_file")
+		return errors.New("url contains credentials: set username and password_file")
 	case (c.Username == "") != (c.PasswordFile == ""):
 		return fmt.Errorf("username is %q: it must be set together with password_file", c.Username)
 	case c.Username != "" && c.BearerTokenFile != "":
@@ -41,7 +41,7 @@ func (c *Config) Check(raw string) error {
 	}
 	for name := range c.Headers {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return fmt.Errorf("headers is with %q: it must have names of HTTP headers", name)
+			return fmt.Errorf("headers: %q is not a valid name of an HTTP header", name)
 		}
 	}
 	if err := c.TLS.Check(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// BackfillConfig configures the queries to an existing Prometheus at the first start. So seasons are known from the
-// first hour.
+// BackfillConfig configures the queries to an existing Prometheus at the first start. The models then know days and weeks
+// from the first hour.
 type BackfillConfig struct {
 	URL               string `yaml:"url"` // "" for none
 	httpclient.Config `yaml:",inline"`
@@ -20,7 +20,7 @@ type BackfillConfig struct {
 	Sources []Source `yaml:"sources"`
 }
 
-// Source is the history of one class of a pool, or of its total.
+// Source says where the history of a pool's total is.
 type Source struct {
 	Pool   string `yaml:"pool"`
 	Preset string `yaml:"preset"` // metrics of the default queries, one of [Presets]; "" is vllm
@@ -103,7 +103,8 @@ const None = "none"
 // kvVariable is replaced by the KV capacity of a replica.
 const kvVariable = "$kv_capacity_tokens"
 
-// MaxDays is the length of the models' memory, days.
+// MaxDays bounds how far back demand is read, days. The models keep 8 days of it; slower averages and corrections also
+// learn from earlier days.
 const MaxDays = 28
 
 // DefaultBackfill has no queries.
@@ -113,7 +114,7 @@ func DefaultBackfill() BackfillConfig { return BackfillConfig{Days: 14} }
 func (c *BackfillConfig) Check() error {
 	switch {
 	case c.Days < 1 || c.Days > MaxDays:
-		return fmt.Errorf("days is %d: it must be 1 to %d, which is all that models remember", c.Days, MaxDays)
+		return fmt.Errorf("days is %d: it must be 1 to %d, because earlier days hardly change the models", c.Days, MaxDays)
 	case c.URL == "" && len(c.Sources) > 0:
 		return errors.New("url is empty: it must name a Prometheus where there are sources")
 	}

@@ -1,4 +1,4 @@
-// Package remote reads demand from before the telemetry from a Prometheus.
+// Package remote reads the demand of the time before the telemetry from a Prometheus.
 //
 // It uses range queries of one day ([Past]). The caller stores the results in the event log.
 //

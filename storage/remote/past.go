@@ -42,22 +42,27 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.Config{Address: cfg.URL, RoundTripper: bounded{transport}})
+	client, err := api.NewClient(api.Config{Address: cfg.URL, Client: &http.Client{Transport: bounded{transport}, CheckRedirect: httpclient.NoRedirect}})
 	if err != nil {
 		return nil, fmt.Errorf("url is %q: %w", cfg.URL, err)
 	}
 	return &Past{url: cfg.URL, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
-// bounded limits responses to maxAnswer.
+// bounded limits responses to maxAnswer. An answer that the server is busy is an error of the connection, so that the
+// query is repeated.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	if err != nil {
+		return nil, err
 	}
-	return resp, err
+	resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	if resp.StatusCode == http.StatusTooManyRequests {
+		return nil, errors.Join(errors.New(resp.Status), resp.Body.Close())
+	}
+	return resp, nil
 }
 
 // A Question is one query of a source, and its answer.
@@ -110,8 +115,10 @@ func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens 
 		if err == nil && !ok {
 			return &promapi.Error{Type: promapi.ErrBadData, Msg: "the answer is no vector"}
 		}
-		for _, s := range vector {
-			tokens = max(tokens, kvTokens(s))
+		for _, sample := range vector {
+			if v := kvTokens(sample); v > tokens && !math.IsInf(v, 0) {
+				tokens = v
+			}
 		}
 		return err
 	})
@@ -189,12 +196,13 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 		if err == nil {
 			return nil
 		}
+		if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+			err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+			break
+		}
 		if answered, ok := errors.AsType[*promapi.Error](err); ok && answered.Type != promapi.ErrServer && answered.Type != promapi.ErrTimeout {
 			break // the result would be the same
 		}
-	}
-	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), httpclient.Redacted(p.url), err)
 }

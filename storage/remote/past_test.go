@@ -65,6 +65,8 @@ func TestKVCapacity(t *testing.T) {
 		`{"metric":{"block_size":"16","num_gpu_blocks":"1000"},"value":[1,"1"]}`:                           16_000,
 		`{"metric":{"block_size":"16","num_gpu_blocks":"None"},"value":[1,"1"]}`:                           0,
 		`{"metric":{"block_size":"16","num_gpu_blocks":"9","kv_cache_size_tokens":"200"},"value":[1,"1"]}`: 200,
+		`{"metric":{"instance":"a"},"value":[1,"NaN"]},{"metric":{"instance":"b"},"value":[1,"60000"]}`:    60_000,
+		`{"metric":{"instance":"a"},"value":[1,"+Inf"]}`:                                                   0,
 		`{"metric":{"instance":"a"},"value":[1,"50000"]},{"metric":{"instance":"b"},"value":[1,"60000"]}`:  60_000,
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -103,11 +105,12 @@ func TestMinutes(t *testing.T) {
 		"other minutes than asked":  {[]string{matrix(sample(0, "1") + "," + sample(4, "1"))}, []float64{nan, nan, nan}, "", 1},
 		"no series":                 {[]string{`{"status":"success","data":{"resultType":"matrix","result":[]}}`}, []float64{nan, nan, nan}, "", 1},
 		"busy at first":             {[]string{"503", "502", matrix(sample(2, "7"))}, []float64{nan, 7, nan}, "", 3},
+		"too many requests":         {[]string{"429", matrix(sample(2, "7"))}, []float64{nan, 7, nan}, "", 2},
 		"always unavailable":        {[]string{"503"}, nil, "server error: 503", 4},
 		"a bad query":               {[]string{`{"status":"error","errorType":"bad_data","error":"1:1: parse error"}`}, nil, "1:1: parse error", 1},
 		"not allowed":               {[]string{"401"}, nil, "401", 1},
 		"not a Prometheus":          {[]string{"<html>"}, nil, "readObjectStart", 1},
-		"a too large answer":        {[]string{strings.Repeat(" ", maxAnswer+1)}, nil, "more than 16777216 bytes", 4},
+		"a too large answer":        {[]string{strings.Repeat(" ", maxAnswer+1)}, nil, "more than 16777216 bytes", 1},
 	} {
 		asked := 0
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -148,6 +151,21 @@ func TestMinutes(t *testing.T) {
 	}
 }
 
+// TestRedirect: headers go only to the configured host.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("another host gets %v", r.Header) }))
+	defer other.Close()
+	srv := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer srv.Close()
+	c := DefaultBackfill()
+	c.URL, c.Headers = srv.URL, map[string]string{"X-Scope-OrgID": "llm"}
+	p := must(NewPast(c))
+	p.pause = time.Millisecond
+	if _, err := p.minutes(t.Context(), "sum(x)", time.Unix(0, 0), 3, nil); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("error %v, want one that names the status", err)
+	}
+}
+
 // TestBackfillCheck: the error names the key with an invalid value.
 func TestBackfillCheck(t *testing.T) {
 	valid := func() BackfillConfig {
@@ -166,12 +184,12 @@ func TestBackfillCheck(t *testing.T) {
 		`sources[1].preset is "x"`:           func(c *BackfillConfig) { c.Sources[1].Preset = "x" },
 		"url is empty":                       func(c *BackfillConfig) { c.URL = "" },
 		`url is "prometheus:9090"`:           func(c *BackfillConfig) { c.URL = "prometheus:9090" },
-		"url is one with a password":         func(c *BackfillConfig) { c.URL = "http://me:secret@prometheus" },
+		"url contains credentials":           func(c *BackfillConfig) { c.URL = "http://me:secret@prometheus" },
 		`username is "me"`:                   func(c *BackfillConfig) { c.Username = "me" },
 		"bearer_token_file is set":           func(c *BackfillConfig) { c.Username, c.PasswordFile, c.BearerTokenFile = "me", "f", "g" },
 		"tls is set":                         func(c *BackfillConfig) { c.URL, c.TLS.CAFile = "http://prometheus", "ca.pem" },
 		"tls.cert_file is \"c.pem\"":         func(c *BackfillConfig) { c.TLS.CertFile = "c.pem" },
-		`headers is with "a b"`:              func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
+		`headers: "a b" is not a valid`:      func(c *BackfillConfig) { c.Headers = map[string]string{"a b": "c"} },
 		`headers: setting header "Author`:    func(c *BackfillConfig) { c.Headers = map[string]string{"authorization": "c"} },
 		"sources[1].pool is empty":           func(c *BackfillConfig) { c.Sources[1].Pool = "" },
 		`sources[1].pool is "p": it must be`: func(c *BackfillConfig) { c.Sources[1].Pool = "p" },
