@@ -12,9 +12,9 @@ import (
 
 // outcome counts one request's records.
 type outcome struct {
-	accepted, refused, ignored int            // unserved ones are among the refused
-	first                      ingest.Refusal // of a pool that is not served, if there is one; Reason "" when nothing was refused
-	unserved                   int            // stored, but of pools that the pipeline does not serve
+	accepted, refused, ignored int
+	unserved                   int            // records that are stored, and count as refused: the pipeline does not serve their pools
+	first                      ingest.Refusal // the one to show; Reason "" if nothing was refused
 }
 
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
@@ -28,6 +28,12 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	m.Kind = codec.KindRequest
 	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
 	codec.Decode(m, body, limits, b)
+	for i := range b.Histories {
+		b.Refused = append(b.Refused, ingest.Refusal{
+			Reason: ingest.ReasonNoHistory, Detail: "histories are read at the first start: set backfill", Producer: b.Source, Pool: b.Histories[i].Pool,
+		})
+	}
+	b.Histories = nil
 	out := outcome{accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored}
 	if b.Watermark != nil {
 		out.accepted++
@@ -49,7 +55,7 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	return out, nil
 }
 
-// findUnserved counts the requests and sums that the pipeline will refuse for their pools.
+// findUnserved counts the records that the pipeline will refuse for their pools.
 func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	look := func(pool string) {
 		if l.deps.Serves(pool) {
@@ -65,6 +71,15 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	}
 	for k := range b.Sums {
 		look(b.Sums[k].Pool)
+	}
+	for k := range b.Replicas {
+		look(b.Replicas[k].Pool)
+	}
+	for k := range b.Acks {
+		look(b.Acks[k].Pool)
+	}
+	if b.Watermark != nil && b.Watermark.Pool != "" {
+		look(b.Watermark.Pool)
 	}
 	out.accepted -= out.unserved
 	out.refused += out.unserved

@@ -10,7 +10,7 @@ import (
 // Config says where telemetry is taken in.
 type Config struct {
 	HTTP Endpoint `yaml:"http"` // OTLP by HTTP and gRPC, and every other format by HTTP
-	// Hosts are names under which the listener is asked for although it listens on loopback, as by a proxy.
+	// Hosts are the host names that a proxy uses to reach a listener on loopback. Others are refused there.
 	Hosts []string `yaml:"hosts"`
 }
 
@@ -24,14 +24,14 @@ type Endpoint struct {
 	Concurrent   int              `yaml:"concurrent"`     // requests stored at once; above it: HTTP 503, or UNAVAILABLE by gRPC
 }
 
-// DefaultConfig is what an unset configuration means: no listener. Bodies may be large, for the webhooks of gateways
-// carry prompts, a hundred at a time; so few are held at once.
+// DefaultConfig has no listener. Bodies may be large, because webhooks of gateways hold a hundred prompts at a time, so
+// few are held at once.
 func DefaultConfig() Config {
 	return Config{HTTP: Endpoint{MaxBytes: 8 << 20, RequestsPerS: 1000, Concurrent: 32}}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file
-// and resolves no address.
+// Check returns an error that names the key, the value, the bound and the fix, or nil. It opens no file and resolves no
+// address.
 func (c *Config) Check() error {
 	e := &c.HTTP
 	fail := func(key, format string, args ...any) error {

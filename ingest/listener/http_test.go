@@ -135,6 +135,8 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 	line := func(pool string) string {
 		return `{"pool":"` + pool + `","prompt_tokens":7,"arrived_at":1795240800000}` + "\n"
 	}
+	at := time.UnixMilli(1795240800000)
+	batch := func(b ingest.Batch) string { return string(codec.AppendProtobuf(nil, &b)) }
 	base := "http://" + l.Addr()
 	stored := 0
 	for name, tc := range map[string]struct {
@@ -148,6 +150,11 @@ func TestAnswerNamesUnknownPools(t *testing.T) {
 		"field served": {"ndjson?pool=ghost", line("p"), 200, 1, `{"accepted":1,"ignored":0,"refused":0}`},
 		"some":         {"ndjson", line("p") + line("ghost") + line("wraith") + line("ghost") + "broken\n", 200, 4, `"refused":4}`},
 		"by the model": {"litellm", `{"id":"a","model":"big","startTime":1795240800.5,"endTime":1795240801.5,"prompt_tokens":100}`, 400, 1, `pool \"big\" is`},
+		"a replica":    {"protobuf", batch(ingest.Batch{Replicas: []ingest.Replica{{Pool: "ghost", Name: "r", At: at}}}), 400, 0, `pool \"ghost\" is`},
+		"an answer":    {"protobuf", batch(ingest.Batch{Acks: []ingest.Ack{{Pool: "ghost", EventID: "ghost-1", At: at}}}), 400, 0, `pool \"ghost\" is`},
+		"a watermark":  {"protobuf", batch(ingest.Batch{Watermark: &ingest.Watermark{Pool: "ghost", At: at}}), 400, 0, `pool \"ghost\" is`},
+		"a history": {"protobuf", batch(ingest.Batch{Histories: []ingest.History{{Pool: "p", Class: "*", Dimension: "kv", Start: at, Values: []float64{1}}}}),
+			400, 0, `"reason":"no_history"`},
 	} {
 		m.batches, m.refused = nil, nil
 		res, answer := post(t, base+"/v1/telemetry/"+tc.path, []byte(tc.body))

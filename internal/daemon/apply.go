@@ -23,8 +23,8 @@ func (d *Daemon) consume(ctx context.Context) error {
 	})
 }
 
-// tick publishes the watermarks until ctx ends.
-func (d *Daemon) tick(ctx context.Context) error {
+// publishWatermarks publishes a watermark each minute until ctx ends.
+func (d *Daemon) publishWatermarks(ctx context.Context) error {
 	inUse := d.stream.Load().State.LastSeq > 0
 	d.inspect(ctx) // the first minute is by the server's clock, too
 	return d.ticker.Run(ctx, inUse)
@@ -71,7 +71,8 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.tickBegan = time.Now()
 }
 
-// announce stores the decisions and notices of a tick in the log. The sinks read them there.
+// announce stores the decisions and notices of a tick in the log, where the sinks read them. It logs decisions that
+// changed, and publishes the forecasts.
 func (d *Daemon) announce(out *pipeline.Output) {
 	var records []stream.Record
 	var notices []alerting.Notice

@@ -6,17 +6,17 @@ import (
 	"runtime/metrics"
 )
 
-// Bounds for the growth of the heap between two collections: 100 % while it is small, because most messages are
-// short-lived; 10 % with thousands of classes, which stay: ten thousand leave some 50 MiB of garbage a minute, about
-// one collection. Between these the growth is a fixed span.
+// The heap grows by about collectorSpan between two collections, within two bounds. A small heap, mostly messages that
+// are soon garbage, may double. A heap with thousands of classes, which stay, grows by 10 %: ten thousand classes leave
+// some 50 MiB of garbage a minute, which is about one collection.
 const (
 	collectorSpan = 80 << 20 // bytes
 	maxGCPercent  = 100
 	minGCPercent  = 10
 )
 
-// adjustGC sets GOGC by the live heap, unless the environment sets the growth. It is small before the first tick, because
-// a restored state leaves much garbage. It is cheap enough for each tick.
+// adjustGC sets GOGC by the live heap, unless the environment sets the growth. Before the first tick GOGC is small,
+// because a restored state leaves much garbage. The call is cheap enough for each tick.
 func adjustGC(ticked bool) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return

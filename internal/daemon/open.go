@@ -113,7 +113,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	d.consumer = jetstream.NewConsumer(d.js, d.cfg.NATS, d.stream.Load().Config.Name, start, d.log)
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
-		d.sources = append(d.sources, d.tick)
+		d.sources = append(d.sources, d.publishWatermarks)
 		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, d.tickOffline)
 	}
 	d.relay = &jetstream.Relay{

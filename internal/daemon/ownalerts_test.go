@@ -111,7 +111,7 @@ func TestOwnAlerts(t *testing.T) {
 	}
 	awaitAlerts(t, alertmanager, alerts)
 	awaitAlerts(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})
-	if p.ticks(time.Now().Add(11*time.Minute)) || !p.ticks(time.Now()) {
+	if p.isTicking(time.Now().Add(11*time.Minute)) || !p.isTicking(time.Now()) {
 		t.Error("the watchdog fires 11 minutes after the last tick, or does not fire directly after it")
 	}
 	awaitAlerts(t, alertmanager, map[string]string{"ForewarmTelemetryFault": " The records of producer gw-3 come about "})

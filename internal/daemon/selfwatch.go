@@ -60,7 +60,7 @@ func (d *Daemon) checkSelf(w *selfWatch, now time.Time) {
 		}
 	}
 	d.setStatus(func(s *server.Status) { s.Alerts = firing })
-	if d.ticks(now) {
+	if d.isTicking(now) {
 		a := alerting.NewWatchdog(w.began, now.UTC().Truncate(time.Second), d.cfg.Decision)
 		notices = append(notices, alerting.Notice{Alert: &a})
 	}
@@ -92,8 +92,8 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 // readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
 var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
 
-// ticks reports whether a tick came within server.stale_after.
-func (d *Daemon) ticks(now time.Time) bool {
+// isTicking reports whether a tick came within server.stale_after.
+func (d *Daemon) isTicking(now time.Time) bool {
 	at := locked(d, &d.status.TickedAt)
 	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }

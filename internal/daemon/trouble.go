@@ -35,14 +35,14 @@ func (f faults) note(log *zap.Logger, what string, err error) {
 	u, failing := f[what]
 	if err == nil {
 		if failing {
-			log.Info("has no fault any more", zap.String("what", what), zap.Time("since", u.since))
+			log.Info("a part works again", zap.String("part", what), zap.Time("since", u.since))
 		}
 		delete(f, what)
 		return
 	}
 	if !failing {
 		u.since = time.Now()
-		log.Warn("has a fault", zap.String("what", what), zap.Error(err))
+		log.Warn("a part fails", zap.String("part", what), zap.Error(err))
 	}
 	u.err = value.Printable(err.Error())
 	f[what] = u
@@ -114,24 +114,25 @@ const (
 	refusalsListed    = 4                // kinds that one text lists
 )
 
-// refusals counts the records of one kind that do not count as sent, on the wall clock. A kind is a producer, pool and
-// reason; if records are skipped without a refusal, it is the detail.
+// refusals counts refused records of one producer, pool and reason, or records that are skipped for one cause, without a
+// reason. Times are by the wall clock.
 type refusals struct {
-	ingest.Refusal        // of the kind; Detail is of the newest record
-	n, of          uint64 // records of the kind, and all that counted before the first of them
+	ingest.Refusal        // Detail is that of the newest record
+	n              uint64 // refused or skipped records
+	before         uint64 // records that were applied before the first of them
 	first, last    time.Time
 	log            rate.Sometimes
 }
 
 // noteRefused counts n refused or skipped records, and logs new kinds.
 func (d *Daemon) noteRefused(f ingest.Refusal, n uint64) {
-	now, applied := time.Now(), d.exporter.Records.Get()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	x := d.refusalsOf(f, now)
+	now, applied := time.Now(), d.exporter.Records.Get()
+	x := d.refusalsOf(f, now, applied)
 	x.n += n
 	x.last, x.Detail = now, f.Detail
-	if !x.shown(applied) || f.Reason == ingest.ReasonDuplicate && x.n < duplicatesIgnored {
+	if !x.shown(applied) || f.Reason == ingest.ReasonDuplicate && x.n <= duplicatesIgnored {
 		return
 	}
 	x.log.Do(func() {
@@ -141,19 +142,20 @@ func (d *Daemon) noteRefused(f ingest.Refusal, n uint64) {
 }
 
 // refusalsOf finds or creates the count of the kind of a refusal. The caller holds mu.
-func (d *Daemon) refusalsOf(kind ingest.Refusal, now time.Time) *refusals {
+func (d *Daemon) refusalsOf(kind ingest.Refusal, now time.Time, applied uint64) *refusals {
 	if kind.Reason != "" {
 		kind.Detail = ""
 	}
 	x := d.refusedBy[kind]
 	if x == nil && len(d.refusedBy) >= refusalKindsMax {
-		if d.forgetRefusals(now); len(d.refusedBy) >= refusalKindsMax {
-			kind.Producer, kind.Pool = "(others)", ""
-			x = d.refusedBy[kind]
-		}
+		d.forgetRefusals(now)
+	}
+	if x == nil && len(d.refusedBy) >= refusalKindsMax {
+		kind.Producer, kind.Pool = "(others)", ""
+		x = d.refusedBy[kind]
 	}
 	if x == nil {
-		x = &refusals{Refusal: kind, of: d.exporter.Records.Get(), first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
+		x = &refusals{Refusal: kind, before: applied, first: now, log: rate.Sometimes{Interval: refusalLogEvery}}
 		d.refusedBy[kind] = x
 	}
 	return x
@@ -166,7 +168,7 @@ func (d *Daemon) forgetRefusals(now time.Time) {
 // shown reports whether users should see it. Duplicates are harmless unless they are most of the telemetry, and records
 // without demand unless there are no others.
 func (x *refusals) shown(applied uint64) bool {
-	counted := applied - x.of
+	counted := applied - x.before
 	return (x.Reason != ingest.ReasonDuplicate || x.n > counted) && (x.Detail != allIgnored || counted == 0)
 }
 
@@ -175,6 +177,7 @@ func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
 	applied := d.exporter.Records.Get()
 	var out []string
+	// Refused records come before skipped ones, which have no reason.
 	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
 		return cmp.Or(cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason))), cmp.Compare(b.n, a.n), a.first.Compare(b.first))
 	})
@@ -190,7 +193,7 @@ func (d *Daemon) refusedText(now time.Time) string {
 
 func (x *refusals) text(applied uint64) string {
 	span := fmt.Sprintf("since %s, the newest at %s, %d others were counted", x.first.UTC().Format("15:04:05"),
-		x.last.UTC().Format("15:04:05 MST"), applied-x.of)
+		x.last.UTC().Format("15:04:05 MST"), applied-x.before)
 	if x.Reason == "" {
 		return fmt.Sprintf("%d %s (%s)", x.n, x.Detail, span)
 	}
