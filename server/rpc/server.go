@@ -103,7 +103,13 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 
 // admit runs a call if there are not too many, and counts it.
 func (s *Server) admit(method string, call func() error) (err error) {
-	defer func() { s.count(path.Base(method), status.Code(err)) }()
+	defer func() {
+		result, ok := status.FromError(err)
+		if !ok {
+			result = status.FromContextError(err) // as the client gets it
+		}
+		s.count(path.Base(method), result.Code())
+	}()
 	if !s.slots.TryAcquire(1) {
 		return errFull
 	}

@@ -112,6 +112,20 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestCodes: calls are counted by the code that the client gets.
+func TestCodes(t *testing.T) {
+	n := &counts{n: map[string]int{}}
+	s := &Server{slots: semaphore.NewWeighted(1), count: n.add}
+	for _, err := range []error{nil, context.Canceled, context.DeadlineExceeded, status.Error(codes.NotFound, "x"), net.ErrClosed} {
+		_ = s.admit("/keda/Call", func() error { return err })
+	}
+	for _, code := range []string{"OK", "Canceled", "DeadlineExceeded", "NotFound", "Unknown"} {
+		if n.n["Call "+code] != 1 {
+			t.Errorf("counted %v, want one %s", n.n, code)
+		}
+	}
+}
+
 func TestTLS(t *testing.T) {
 	ca, unknown := certificate(t, nil), certificate(t, nil)
 	own, client := certificate(t, &ca), certificate(t, &ca)
