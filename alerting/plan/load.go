@@ -167,6 +167,9 @@ func (c Change) partly(s float64) Change {
 	return c
 }
 
+// atOnce reports whether a change of supply comes at once, not over the ramp.
+func (c Change) atOnce() bool { return c.Lost > 0 || c.Limits < 1 }
+
 // apply changes a load; the result includes additional attempts.
 func (c Change) apply(l Load) Load {
 	hit := l.CacheHit()

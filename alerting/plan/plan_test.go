@@ -92,7 +92,7 @@ func TestLaunchSheet(t *testing.T) {
 		}
 	}
 	if o := s.outcome(t, "launch"); o.First != capacity.KV || o.Replicas != 16 || !o.TooLate || !(o.Share > .1 && o.Share < 1) {
-		t.Errorf("%s first at %.2f, %d replicas, too late: %t", o.First, o.Share, o.Replicas, o.TooLate)
+		t.Errorf("%s first at %.2f, %v replicas, too late: %t", o.First, o.Share, o.Replicas, o.TooLate)
 	}
 	if o := s.outcome(t, "baseline"); o.First != "" || o.When != nil {
 		t.Errorf("without a change %s runs out", o.First)
@@ -119,8 +119,8 @@ func TestSilentScenario(t *testing.T) {
 	if got[capacity.Prefill] != Shortfall || got[capacity.KV] != OutOfMemory {
 		t.Errorf("prefill is %s and KV %s", got[capacity.Prefill], got[capacity.KV])
 	}
-	if after.Replicas <= p.Replicas || after.First == "" {
-		t.Errorf("%d replicas suffice, %q runs out first", after.Replicas, after.First)
+	if after.Replicas <= number(p.Replicas) || after.First == "" {
+		t.Errorf("%v replicas suffice, %q runs out first", after.Replicas, after.First)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestDisaggregated(t *testing.T) {
 	launch := changed(func(c *Change) { c.CacheHit = 0 })
 	o := sheet(t, Input{Pool: p, Traffic: launchTraffic(), Launch: launch}).outcome(t, "launch")
 	if o.First != capacity.Prefill || o.Prefill != 3 || o.Replicas >= 10 {
-		t.Errorf("%s out first; %d prefill and %d decode replicas, want 3 and fewer than 10", o.First, o.Prefill, o.Replicas)
+		t.Errorf("%s out first; %v prefill and %v decode replicas, want 3 and fewer than 10", o.First, o.Prefill, o.Replicas)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestReservesOfRoles(t *testing.T) {
 	plain := without.outcome(t, "launch")
 	for name, tt := range map[string]struct {
 		edit            func(*capacity.Config)
-		decode, prefill int // more than without reserves
+		decode, prefill number // more than without reserves
 		blocked         string
 	}{
 		"the same for both": {func(c *capacity.Config) { c.Reserves = capacity.Reserves{Failure: 1, Failover: 1} }, 2, 2, ""},
@@ -202,18 +202,20 @@ func TestReservesOfRoles(t *testing.T) {
 		"none for prefill": {func(c *capacity.Config) {
 			c.Reserves.Failure, c.Disaggregated.PrefillReserves = 2, new(capacity.Reserves)
 		}, 2, 0, ""},
-		"a minimum":         {func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Min = plain.Prefill + 3 }, 0, 3, ""},
-		"above the maximum": {func(c *capacity.Config) { c.Reserves.Failure, c.Disaggregated.PrefillReplicas.Max = 1, plain.Prefill }, 1, 1, "disaggregated.prefill_replicas.max"},
+		"a minimum": {func(c *capacity.Config) { c.Disaggregated.PrefillReplicas.Min = int(plain.Prefill) + 3 }, 0, 3, ""},
+		"above the maximum": {func(c *capacity.Config) {
+			c.Reserves.Failure, c.Disaggregated.PrefillReplicas.Max = 1, int(plain.Prefill)
+		}, 1, 1, "disaggregated.prefill_replicas.max"},
 	} {
 		x := in(tt.edit)
 		s := sheet(t, x)
 		o := s.outcome(t, "launch")
 		if o.Replicas != plain.Replicas+tt.decode || o.Prefill != plain.Prefill+tt.prefill || o.Blocked != tt.blocked {
-			t.Errorf("%s: %d decode and %d prefill, blocked by %q; without reserves %d and %d", name, o.Replicas, o.Prefill, o.Blocked, plain.Replicas, plain.Prefill)
+			t.Errorf("%s: %v decode and %v prefill, blocked by %q; without reserves %v and %v", name, o.Replicas, o.Prefill, o.Blocked, plain.Replicas, plain.Prefill)
 		}
 		hour := x.Pool.ReplicaHourUSD()
 		if paid := float64(o.HourUSD - plain.HourUSD); !near(paid, hour*float64(tt.decode+tt.prefill), 1e-9) {
-			t.Errorf("%s: $%g an hour more for %d replicas", name, paid, tt.decode+tt.prefill)
+			t.Errorf("%s: $%g an hour more for %v replicas", name, paid, tt.decode+tt.prefill)
 		}
 	}
 }

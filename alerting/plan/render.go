@@ -3,6 +3,7 @@ package plan
 import (
 	_ "embed" // the templates
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -12,11 +13,11 @@ import (
 
 var (
 	//go:embed templates/sheet.md
-	text string
+	sheetText string
 	//go:embed templates/sheet.html
-	page string
+	sheetPage string
 
-	document = markdown.New(text, page, template.FuncMap{
+	document = markdown.New(sheetText, sheetPage, template.FuncMap{
 		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars,
 		"kib":  func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
 		"span": func(seconds number) string { return value.Minutes(seconds / 60) },
@@ -37,27 +38,57 @@ func (s *Sheet) Title() string { return "Launch sheet of " + s.Pool }
 
 // Headline is a summary in a few sentences.
 func (s *Sheet) Headline() string {
-	launch := &s.Outcomes[1]
-	takes := replicas(launch.Replicas, launch.Prefill)
-	text := fmt.Sprintf("The launch (%s) fits.", s.Launch.describe())
+	launch := &s.Outcomes[launchIndex]
+	text, needs := fmt.Sprintf("The launch (%s) fits.", s.Launch.describe()), "It needs "+replicas(launch.Replicas, launch.Prefill)
+	unsized := launch.unsized()
+	if unsized != "" {
+		needs = "How many replicas it needs is not known"
+	}
 	switch {
-	case launch.First == "" && (launch.Replicas > s.Replicas || launch.Prefill > s.Prefill):
-		text = fmt.Sprintf("The launch (%s) fits, but leaves no reserve. With the reserve it needs %s.", s.Launch.describe(), takes)
 	case launch.First != "":
-		text = fmt.Sprintf("The launch (%s) runs out of %s first, %s. It needs %s.", s.Launch.describe(), launch.FirstTitle(), launch.WhenText(), takes)
+		text = fmt.Sprintf("The launch (%s) runs out of %s first, %s. %s.", s.Launch.describe(), launch.FirstTitle(), launch.WhenText(), needs)
+	case unsized != "":
+		text = fmt.Sprintf("It is not known whether the launch (%s) fits: %s", s.Launch.describe(), unsized)
+	case launch.Replicas > number(s.Replicas) || launch.Prefill > number(s.Prefill):
+		text = fmt.Sprintf("The launch (%s) fits, but leaves no reserve. %s with the reserve.", s.Launch.describe(), needs)
+	case slices.ContainsFunc(launch.Uses, Use.missing):
+		text = fmt.Sprintf("The launch (%s) fits, as far as is known.", s.Launch.describe())
 	}
 	if launch.Blocked != "" {
 		text += fmt.Sprintf(" That is blocked by %s.", launch.Blocked)
 	}
 	return text + fmt.Sprintf(" Now the pool has %s; at most %s are allowed (%s). A new replica needs up to %s to start. Traffic is from %s.",
-		replicas(s.Replicas, s.Prefill), replicas(s.Limit, s.PrefillLimit), s.LimitBy, value.Minutes(s.Lead/60), s.Source)
+		replicas(number(s.Replicas), number(s.Prefill)), replicas(number(s.Limit), number(s.PrefillLimit)), s.LimitBy, value.Minutes(s.Lead/60), s.Source)
 }
 
-func replicas(n, prefill int) string {
-	if prefill > 0 {
-		return fmt.Sprintf("%d decode and %d prefill replicas", n, prefill)
+// unsized says why the number of replicas is not known, and what to set; "" if it is known.
+func (o *Outcome) unsized() string {
+	who, keys := "replica", "kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s"
+	switch {
+	case o.Replicas.Known() && o.Prefill.Known():
+		return ""
+	case o.Replicas.Known():
+		who, keys = "prefill replica", "prefill_tokens_per_s"
+	case o.Prefill > 0:
+		who, keys = "decode replica", "kv_capacity_tokens or decode_tokens_per_s"
 	}
-	return value.Count(n, "replica")
+	return fmt.Sprintf("no resource of a %s has a known demand and a known capacity. Set %s of the pool. If they are set, the traffic lacks token counts.", who, keys)
+}
+
+func replicas(n, prefill number) string {
+	if prefill > 0 {
+		return fmt.Sprintf("%.0f decode and %.0f prefill replicas", n, prefill)
+	}
+	return value.Count(int(n), "replica")
+}
+
+// ReplicasText is the number of replicas that are needed, such as "4" or "4 + 2 prefill".
+func (o *Outcome) ReplicasText() string {
+	text := fmt.Sprintf("%.0f", o.Replicas)
+	if o.Prefill != 0 {
+		text += fmt.Sprintf(" + %.0f prefill", o.Prefill)
+	}
+	return strings.ReplaceAll(text, "NaN", "–")
 }
 
 // describe a change in a few words.
@@ -71,37 +102,41 @@ func (c Change) describe() string {
 	say(c.Rate != 1, "%.3g times the traffic", c.Rate)
 	say(c.Prompt != 1, "prompts %.3g times as long", c.Prompt)
 	say(c.Output != 1, "outputs %.3g times as long", c.Output)
-	say(c.CacheHit != 1 && c.CacheHit != 0, "%.3g times the cache hits", c.CacheHit)
-	say(c.Limits != 1, "%.3g times the limits", c.Limits)
-	say(c.Retry > 0, "%.0f %% more attempts", 100*c.Retry)
 	if c.CacheHit == 0 {
 		parts = append(parts, "no cache hits")
+	} else {
+		say(c.CacheHit != 1, "%.3g times the cache hits", c.CacheHit)
 	}
+	say(c.Limits != 1, "%.3g times the limits", c.Limits)
+	say(c.Retry > 0, "%.0f %% more attempts", 100*c.Retry)
 	if len(parts) == 0 {
 		return "no change"
 	}
 	return strings.Join(parts, ", ")
 }
 
-// FirstTitle is the title of the resource that runs out first; "" if none does.
+// FirstTitle is the title of the resource that runs out first.
 func (o *Outcome) FirstTitle() string {
 	for _, u := range o.Uses {
 		if u.Resource == o.First {
 			return u.Title
 		}
 	}
-	return o.First
+	if o.unsized() != "" {
+		return "not known"
+	}
+	return "nothing"
 }
 
-// Worst is the highest risk of all resources.
+// Worst is the highest risk of the resources. It is Unknown if all that are known suffice, and another is not known.
 func (o *Outcome) Worst() Risk {
-	worst := Okay
+	worst := 0
 	for _, u := range o.Uses {
-		if u.Risk == OutOfMemory || u.Risk == Shortfall || u.Risk == Tight && worst == Okay {
-			worst = u.Risk
+		if u.Risk != Unknown || u.missing() {
+			worst = max(worst, slices.Index(bySeverity, u.Risk))
 		}
 	}
-	return worst
+	return bySeverity[worst]
 }
 
 // WhenText says when the first resource runs out.

@@ -79,11 +79,11 @@ func (p *Pool) each(r *resource) float64 {
 
 // withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not
 // have.
-func (p *Pool) withReserves(n int, role capacity.Role) int {
+func (p *Pool) withReserves(n number, role capacity.Role) number {
 	if role == capacity.PrefillRole && !p.Disaggregated {
 		return 0
 	}
-	return max(n+p.ReservesOf(role).Total(), p.BoundsOf(role).Min)
+	return max(n+number(p.ReservesOf(role).Total()), number(p.BoundsOf(role).Min))
 }
 
 // replicas of a role, without lost ones.

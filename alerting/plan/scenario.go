@@ -24,13 +24,15 @@ func changed(f func(*Change)) Change {
 	return c
 }
 
-// Scenarios are the baseline, the launch, its worst case, and single what-ifs. Scenarios that do not apply to the pool,
-// or repeat another, are left out.
+// The places of the scenarios that every list has.
+const baselineIndex, launchIndex = 0, 1
+
+// Scenarios are the baseline, the launch, its worst case, and what else may happen. Scenarios that do not apply to the
+// pool are left out, and so is one that equals an earlier one for this traffic, such as without cached tokens.
 func (in *Input) Scenarios() []Scenario {
-	launch, p := in.Launch, &in.Pool
+	launch := in.Launch
 	worst := launch
 	worst.Rate, worst.CacheHit, worst.Retry = launch.Rate*1.5, launch.CacheHit/2, max(launch.Retry, 0.15)
-	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
 	all := []Scenario{
 		{"baseline", "as it is", Same},
 		{"launch", "the launch as stated", launch},
@@ -43,24 +45,30 @@ func (in *Input) Scenarios() []Scenario {
 		{"replica_lost", "a replica (of each role) is lost", changed(func(c *Change) { c.Lost = 1 })},
 		{"failover", "another region fails over: twice the traffic", changed(func(c *Change) { c.Rate = 2 })},
 	}
-	if p.Limits != (capacity.Limits{}) || p.BudgetHourUSD > 0 {
+	if in.Pool.Limits != (capacity.Limits{}) || in.Pool.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", changed(func(c *Change) { c.Limits = 0.5 })})
 	}
+	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
+	var out []Scenario
 	seen := map[Change]bool{}
-	return slices.DeleteFunc(all, func(s Scenario) bool {
+	for i, s := range all {
+		effect := s.Change
 		if !cached {
-			s.CacheHit = 1
+			effect.CacheHit = 1
 		}
-		repeats := seen[s.Change] && s.Name != "launch"
-		seen[s.Change] = true
-		return repeats
-	})
+		if i <= launchIndex || !seen[effect] {
+			out = append(out, s)
+		}
+		seen[effect] = true
+	}
+	return out
 }
 
 // Outcome is the result of a scenario.
 type Outcome struct {
 	Scenario
-	// First is the resource that runs out first with the present replicas; "" if none does.
+	// First is the resource that runs out first with the present replicas; "budget" if only that is too low for the
+	// replicas needed, "" if nothing runs out.
 	First string `json:"first,omitempty"`
 	// Share of the change at which First runs out, 0 if it is out already. When is the time on the ramp; nil if
 	// unknown.
@@ -71,8 +79,10 @@ type Outcome struct {
 	// TooLate: it runs out before a new replica is ready.
 	TooLate bool `json:"too_late"`
 
-	Replicas int    `json:"replicas"`                   // needed at the 95th percentile of the minutes, reserves included
-	Prefill  int    `json:"prefill_replicas,omitempty"` // of a disaggregated pool, with their reserves
+	// Replicas is the number needed at the 95th percentile of the minutes, reserves included; null if no resource of
+	// theirs has a known demand and capacity.
+	Replicas number `json:"replicas"`
+	Prefill  number `json:"prefill_replicas,omitempty"` // the same for the prefill replicas of a disaggregated pool
 	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that replicas do not raise
 
 	HourUSD number `json:"usd_per_hour"`
@@ -90,6 +100,12 @@ type Use struct {
 	Risk     Risk   `json:"risk"`
 }
 
+// missing reports whether it is not known if a resource suffices. A limit of requests per second is optional, and the
+// other rows follow from those of replicas.
+func (u Use) missing() bool {
+	return u.Risk == Unknown && u.Resource != capacity.Requests && u.Resource != Queue && u.Resource != Budget
+}
+
 // Risk of a resource.
 type Risk string
 
@@ -102,17 +118,21 @@ const (
 	Unknown     Risk = "unknown"   // the demand or the capacity is not known
 )
 
-const tightFrom = 0.8
+// bySeverity are the risks, the lowest first.
+var bySeverity = []Risk{Okay, Unknown, Tight, Shortfall, OutOfMemory}
 
-func risk(name string, demand, capacityOf float64) Risk {
+// tightShare is the share of the capacity above which a resource is tight.
+const tightShare = 0.8
+
+func risk(name string, demand, have float64) Risk {
 	switch {
-	case math.IsNaN(demand + capacityOf):
+	case math.IsNaN(demand + have):
 		return Unknown
-	case demand > capacityOf && name == capacity.KV:
+	case demand > have && name == capacity.KV:
 		return OutOfMemory
-	case demand > capacityOf:
+	case demand > have:
 		return Shortfall
-	case demand > tightFrom*capacityOf:
+	case demand > tightShare*have:
 		return Tight
 	}
 	return Okay
@@ -120,10 +140,79 @@ func risk(name string, demand, capacityOf float64) Risk {
 
 // evaluation is the computation of one scenario.
 type evaluation struct {
-	pool    *Pool
-	traffic *Traffic
-	c       Change
-	loads   []Load // of each minute, changed
+	Outcome
+	pool       *Pool
+	traffic    *Traffic
+	ramp, lead time.Duration
+	loads      []Load // of each minute, changed
+
+	short   map[int]bool // minutes in which a resource is out
+	first   float64      // share of the change at which First runs out; infinite if nothing does
+	limit   string       // the first limit of the whole pool that is too low; "" if none is
+	use     float64      // highest use of a resource of replicas
+	busiest int          // its minute; -1 if no use is known
+}
+
+// evaluate computes the outcome of a scenario. lead is the warm-up time.
+func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
+	e := evaluation{
+		Outcome: Outcome{Scenario: s, Share: value.Unknown, Over: value.Unknown, Replicas: value.Unknown, HourUSD: value.Unknown},
+		pool:    &in.Pool, traffic: &in.Traffic, ramp: in.Ramp, lead: lead, short: map[int]bool{}, first: math.Inf(1), busiest: -1,
+	}
+	if in.Pool.Disaggregated {
+		e.Prefill = value.Unknown
+	}
+	for _, l := range in.Traffic.Minutes {
+		e.loads = append(e.loads, s.apply(l))
+	}
+	for i := range resources {
+		e.resource(&resources[i])
+	}
+	e.Replicas, e.Prefill = e.pool.withReserves(e.Replicas, capacity.AnyRole), e.pool.withReserves(e.Prefill, capacity.PrefillRole)
+	e.queue()
+	overBudget := e.cost()
+	e.Blocked = e.blockedBy(overBudget)
+	e.when()
+	return e.Outcome
+}
+
+// resource compares the demand for a resource with its capacity.
+func (e *evaluation) resource(r *resource) {
+	have, ok := e.capacity(r)
+	if !ok {
+		return
+	}
+	demand, at := e.percentile(r)
+	e.Uses = append(e.Uses, use(r.name, r.title, r.unit, demand, have))
+	if math.IsNaN(demand + have) {
+		return
+	}
+	if r.whole == nil {
+		needed := &e.Replicas
+		if e.pool.Disaggregated && r.role == capacity.PrefillRole {
+			needed = &e.Prefill
+		}
+		if n := number(alerting.ReplicasFor(demand, e.pool.each(r))); !(n <= *needed) {
+			*needed = n
+		}
+		if u := demand / max(have, math.SmallestNonzeroFloat64); u > e.use || e.busiest < 0 {
+			e.use, e.busiest = u, at
+		}
+	}
+	for i, l := range e.loads {
+		if r.demand(e.pool, l) > have {
+			e.short[i] = true
+		}
+	}
+	if demand <= have {
+		return
+	}
+	if r.whole != nil {
+		e.limit = cmp.Or(e.limit, r.name)
+	}
+	if share := e.shareAt(r, at, have); share < e.first {
+		e.first, e.First = share, r.name
+	}
 }
 
 // sizingPercentile is the share of minutes that a plan covers.
@@ -150,73 +239,12 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 func (e *evaluation) capacity(r *resource) (have float64, ok bool) {
 	if r.whole != nil {
 		have = r.whole(e.pool)
-		return have * e.c.Limits, have > 0
+		return have * e.Limits, have > 0
 	}
 	if each := e.pool.each(r); each > 0 {
-		return each * float64(e.pool.replicas(r.role, e.c.Lost)), true
+		return each * float64(e.pool.replicas(r.role, e.Lost)), true
 	}
 	return math.NaN(), true
-}
-
-func (e *evaluation) run(s Scenario, ramp, lead time.Duration) Outcome {
-	e.c = s.Change
-	e.loads = e.loads[:0]
-	for _, l := range e.traffic.Minutes {
-		e.loads = append(e.loads, e.c.apply(l))
-	}
-	o := Outcome{Scenario: s, Share: value.Unknown, Over: value.Unknown, HourUSD: value.Unknown}
-	first := math.Inf(1)
-	worst, busiest := 0.0, -1 // highest use of replicas, and its minute
-	over := map[int]bool{}    // minutes
-	blocked := ""
-	for i := range resources {
-		r := &resources[i]
-		have, ok := e.capacity(r)
-		if !ok {
-			continue
-		}
-		demand, at := e.percentile(r)
-		o.Uses = append(o.Uses, use(r.name, r.title, r.unit, demand, have))
-		if math.IsNaN(demand + have) {
-			continue
-		}
-		if r.whole == nil {
-			needed := &o.Replicas
-			if e.pool.Disaggregated && r.role == capacity.PrefillRole {
-				needed = &o.Prefill
-			}
-			*needed = max(*needed, alerting.ReplicasFor(demand, e.pool.each(r)))
-			if u := demand / max(have, math.SmallestNonzeroFloat64); u > worst {
-				worst, busiest = u, at
-			}
-		}
-		for j, l := range e.loads {
-			if r.demand(e.pool, l) > have {
-				over[j] = true
-			}
-		}
-		if demand <= have {
-			continue
-		}
-		if r.whole != nil {
-			blocked = cmp.Or(blocked, r.name)
-		}
-		if share := e.shareAt(r, at, have); share < first {
-			first, o.First = share, r.name
-		}
-	}
-	o.Replicas, o.Prefill = e.pool.withReserves(o.Replicas, capacity.AnyRole), e.pool.withReserves(o.Prefill, capacity.PrefillRole)
-	if o.Prefill > e.pool.BoundsOf(capacity.PrefillRole).Max {
-		o.Blocked = "disaggregated.prefill_replicas.max"
-	}
-	if limit, key := e.pool.Limit(); o.Replicas > limit {
-		o.Blocked = key
-	}
-	e.queue(&o, worst, busiest, lead)
-	e.budget(&o, &first)
-	o.Blocked = cmp.Or(o.Blocked, blocked)
-	e.when(&o, first, len(over), ramp, lead)
-	return o
 }
 
 func use(name, title, unit string, demand, have float64) Use {
@@ -230,9 +258,9 @@ func use(name, title, unit string, demand, have float64) Use {
 // shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 	demand := func(s float64) float64 {
-		return r.demand(e.pool, e.c.partly(s).apply(e.traffic.Minutes[minute]))
+		return r.demand(e.pool, e.partly(s).apply(e.traffic.Minutes[minute]))
 	}
-	if demand(0) > have || e.c.Lost > 0 || e.c.Limits < 1 {
+	if demand(0) > have || e.atOnce() {
 		return 0
 	}
 	low, high := 0.0, 1.0
@@ -248,49 +276,58 @@ func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate
 // for the lead time. A fluid queue: bursts within a minute come on top.
-func (e *evaluation) queue(o *Outcome, worst float64, at int, lead time.Duration) {
-	demand, have := math.NaN(), e.pool.WaitingPerReplica*float64(e.pool.replicas(capacity.DecodeRole, e.c.Lost))
-	if at >= 0 {
-		demand = 0
-		if worst > 1 {
-			demand = e.loads[at].Requests * (1 - 1/worst) * lead.Seconds()
-		}
+func (e *evaluation) queue() {
+	demand, have := math.NaN(), e.pool.WaitingPerReplica*float64(e.pool.replicas(capacity.DecodeRole, e.Lost))
+	if e.busiest >= 0 {
+		demand = e.loads[e.busiest].Requests * max(1-1/e.use, 0) * e.lead.Seconds()
 	}
-	o.Uses = append(o.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
+	e.Uses = append(e.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
 }
 
-// budget compares the price of the needed replicas with the budget.
-func (e *evaluation) budget(o *Outcome, first *float64) {
+// cost sets the price of the needed replicas, and reports whether the budget is too low for them.
+func (e *evaluation) cost() (overBudget bool) {
 	hour := e.pool.ReplicaHourUSD()
 	if hour <= 0 {
-		return
+		return false
 	}
-	cost := hour * float64(o.Replicas+o.Prefill)
-	o.HourUSD = number(cost)
+	e.HourUSD = number(hour) * (e.Replicas + e.Prefill)
 	if e.pool.BudgetHourUSD <= 0 {
-		return
+		return false
 	}
-	have := e.pool.BudgetHourUSD * e.c.Limits
-	o.Uses = append(o.Uses, use(Budget, "$/h for the replicas it takes", "$/h", cost, have))
-	if cost > have {
-		o.Blocked = "budget_hour_usd"
-		if o.First == "" {
-			o.First, *first = Budget, 1
-		}
+	u := use(Budget, "$/h for the replicas it takes", "$/h", float64(e.HourUSD), e.pool.BudgetHourUSD*e.Limits)
+	e.Uses = append(e.Uses, u)
+	overBudget = u.Risk == Shortfall
+	if overBudget && e.First == "" {
+		e.First, e.first = Budget, 1
 	}
+	return overBudget
+}
+
+// blockedBy is the bound to name: the budget, then those of replicas, then a limit that replicas do not raise.
+func (e *evaluation) blockedBy(overBudget bool) string {
+	most, key := e.pool.Limit()
+	switch {
+	case overBudget:
+		return "budget_hour_usd"
+	case e.Replicas > number(most):
+		return key
+	case e.Prefill > number(e.pool.BoundsOf(capacity.PrefillRole).Max):
+		return "disaggregated.prefill_replicas.max"
+	}
+	return e.limit
 }
 
 // when sets when the first resource runs out, and the share of minutes in which one is out.
-func (e *evaluation) when(o *Outcome, first float64, short int, ramp, lead time.Duration) {
+func (e *evaluation) when() {
 	if len(e.loads) > 1 {
-		o.Over = number(float64(short) / float64(len(e.loads)))
+		e.Over = number(float64(len(e.short)) / float64(len(e.loads)))
 	}
-	if math.IsInf(first, 1) {
+	if math.IsInf(e.first, 1) {
 		return
 	}
-	seconds := first * ramp.Seconds()
-	if e.c.Lost > 0 || e.c.Limits < 1 {
+	seconds := e.first * e.ramp.Seconds()
+	if e.atOnce() {
 		seconds = 0
 	}
-	o.Share, o.When, o.TooLate = number(first), &seconds, seconds < lead.Seconds()
+	e.Share, e.When, e.TooLate = number(e.first), &seconds, seconds < e.lead.Seconds()
 }

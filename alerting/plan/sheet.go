@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -94,11 +95,10 @@ func New(in Input) (*Sheet, error) {
 	if p.Disaggregated {
 		s.Prefill, s.PrefillLimit = p.Prefill, p.BoundsOf(capacity.PrefillRole).Max
 	}
-	e := evaluation{pool: p, traffic: t}
 	for _, scenario := range in.Scenarios() {
-		s.Outcomes = append(s.Outcomes, e.run(scenario, in.Ramp, lead))
+		s.Outcomes = append(s.Outcomes, in.evaluate(scenario, lead))
 	}
-	s.rows(&s.Outcomes[0], &s.Outcomes[1])
+	s.rows(&s.Outcomes[baselineIndex], &s.Outcomes[launchIndex])
 	if p.Fit != nil {
 		s.Memory = MemoryOf(&p.Pool)
 	}
@@ -137,10 +137,14 @@ func (s *Sheet) note(in *Input) {
 	if p.Rates.Extrapolated {
 		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	}
+	var missing []string
 	for _, r := range s.Rows {
-		if r.Risk == Unknown && r.Resource != capacity.Requests {
-			s.Notes = append(s.Notes, fmt.Sprintf("The demand for %s or its capacity is not known, so it can run out unseen.", r.Title))
+		if r.missing() {
+			missing = append(missing, r.Title)
 		}
+	}
+	if missing != nil {
+		s.Notes = append(s.Notes, "Not all is known of these resources, so they can run out unseen: "+strings.Join(missing, ", ")+".")
 	}
 	if mean.Cached == 0 {
 		s.Notes = append(s.Notes, "No cached tokens are known: all prompt tokens count as prefill.")
