@@ -30,7 +30,9 @@ type State struct {
 	LastDesired  int       `cbor:"2,keyasint"` // of the newest decision; meaningless while LastTick is zero
 	LastTick     time.Time `cbor:"3,keyasint"`
 	LastScaleOut time.Time `cbor:"4,keyasint"`  // newest request for more replicas
-	LastScaleIn  time.Time `cbor:"26,keyasint"` // newest request for fewer
+	LastScaleIn  time.Time `cbor:"26,keyasint"` // newest request for fewer that autoscalers received
+	// Delivered is how many replicas autoscalers were last asked for. It is nil if they never were, and in advisory mode.
+	Delivered *int `cbor:"27,keyasint,omitempty"`
 
 	LastPublished    time.Time `cbor:"6,keyasint"`
 	PublishedDesired int       `cbor:"7,keyasint"`
@@ -97,12 +99,12 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	switch {
 	case asks && (d.Desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
 		st.LastScaleOut = now
-	case d.Desired < min(p.own.asked, p.own.current):
+	case d.delivered() && d.Desired < min(*cmp.Or(st.Delivered, &p.own.current), p.own.current):
 		st.LastScaleIn = now
 	}
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
-	st.updateSupply(now, p.own.supply, !d.SupplyAssumed, d.Desired, d.delivered())
+	st.updateSupply(d, p.own.supply)
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, d.Desired, now
 	st.publish(d, cfg)
 	d.Reason = p.reason(cfg)

@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
 		"a scale-in is withdrawn, with a reason": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
-		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.LastScaleIn = noon.Add(-2 * time.Minute) }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
+		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.LastScaleIn, s.Delivered = noon.Add(-2*time.Minute), new(7) }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
 		"a request is kept for the cooldown":     {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 

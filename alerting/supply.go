@@ -2,6 +2,7 @@ package alerting
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -11,17 +12,17 @@ import (
 
 // CurrentSupply is the replicas of a pool at now, as they report. If none reports, the supply is assumed and observed
 // is false: it starts at the last report, or at the pool's initial replicas. In active mode it then follows the
-// requests: a requested replica is pending, and ready after the warm-up's 90th percentile. In advisory mode it does not
-// change, because nobody is known to scale.
+// requests for replicas: a requested replica is pending, and ready after the warm-up's 90th percentile. In advisory mode
+// it does not change, because nobody is known to scale.
 //
 // Most engines report only once they are ready, and for some time after they were removed. So in active mode reports
-// are corrected by the requests of the last lead time: see [State.corrected].
+// are corrected by the requests for replicas of the last lead time: see [State.corrected].
 //
 // The pipeline projects from the same supply that Decide uses.
 func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
 	if m.State.Observed {
 		supply = forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}
-		if mode == Active && !st.LastTick.IsZero() {
+		if mode == Active && st.Delivered != nil {
 			supply = st.corrected(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
 		}
 		return supply, true
@@ -32,16 +33,10 @@ func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st St
 	return withArrived(now, p, forecaster.Supply{Ready: st.Ready, Pending: st.Pending}), false
 }
 
-// withArrived is an assumed supply at now: replicas are ready if requested longer ago than the warm-up's 90th
-// percentile.
+// withArrived is an assumed supply at now: replicas are ready from the warm-up's 90th percentile after their request.
 func withArrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaster.Supply {
 	warm := now.Add(-p.Warmup.Quantile(0.9))
-	ready, _ := slices.BinarySearchFunc(s.Pending, warm, func(asked, t time.Time) int {
-		if asked.After(t) {
-			return 1
-		}
-		return -1
-	})
+	ready := sort.Search(len(s.Pending), func(i int) bool { return s.Pending[i].After(warm) })
 	return forecaster.Supply{Ready: s.Ready + ready, Pending: slices.Clone(s.Pending[ready:])}
 }
 
@@ -57,12 +52,12 @@ func reported(now time.Time, s features.PoolState) []time.Time {
 	return since
 }
 
-// corrected applies the requests after since to a reported supply: requested replicas that do not report yet are
-// pending, and removed replicas that still report do not count. Older requests are ignored.
+// corrected applies the delivered requests for replicas after since to a reported supply: requested replicas that do not
+// report yet are pending, and removed replicas that still report do not count. Older requests are ignored.
 func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supply {
-	missing := st.LastDesired - s.Ready - len(s.Pending)
+	missing := *st.Delivered - s.Ready - len(s.Pending)
 	if missing < 0 && st.LastScaleIn.After(since) {
-		return withRequested(s, since, st.LastDesired)
+		return without(s, -missing)
 	}
 	for _, asked := range st.Pending[max(0, len(st.Pending)-max(0, missing)):] {
 		if asked.After(since) {
@@ -73,31 +68,38 @@ func (st *State) corrected(s forecaster.Supply, since time.Time) forecaster.Supp
 	return s
 }
 
-// updateSupply stores the supply after desired replicas were requested at now. If replicas report, Pending has all
-// requested replicas that are not ready, however old. delivered says that autoscalers receive the request.
-func (st *State) updateSupply(now time.Time, supply forecaster.Supply, observed bool, desired int, delivered bool) {
+// updateSupply stores the supply after d. If replicas report, Pending has all replicas that were requested of
+// autoscalers and are not ready, however old. A decision that they do not receive requests none.
+func (st *State) updateSupply(d *Decision, supply forecaster.Supply) {
 	switch {
-	case !delivered:
-	case observed:
-		supply.Pending = newestPending(st.Pending, max(0, desired-supply.Ready), now)
-	default:
-		supply = withRequested(supply, now, desired)
+	case d.delivered():
+		st.Delivered = new(d.Desired)
+	case d.Mode == Advisory:
+		st.Delivered = nil
+	}
+	switch {
+	case st.Delivered != nil && !d.SupplyAssumed:
+		supply.Pending = newestPending(st.Pending, max(0, *st.Delivered-supply.Ready), d.Tick)
+	case d.delivered():
+		supply = withRequested(supply, d.Tick, d.Desired)
 	}
 	st.Ready, st.Pending = supply.Ready, supply.Pending
 }
 
-// withRequested is an assumed supply after desired replicas were requested at now. New ones are pending; pending ones
-// are removed first.
+// withRequested is an assumed supply after desired replicas were requested at now. New ones are pending.
 func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)
 	for s.Ready+len(s.Pending) < desired {
 		s.Pending = append(s.Pending, now)
 	}
-	if surplus := s.Ready + len(s.Pending) - desired; surplus > 0 {
-		cancelled := min(surplus, len(s.Pending))
-		s.Pending = s.Pending[:len(s.Pending)-cancelled]
-		s.Ready -= surplus - cancelled
-	}
+	return without(s, s.Ready+len(s.Pending)-desired)
+}
+
+// without is a supply with n replicas fewer. The newest pending ones are removed first.
+func without(s forecaster.Supply, n int) forecaster.Supply {
+	cancelled := min(n, len(s.Pending))
+	s.Pending = s.Pending[:len(s.Pending)-cancelled]
+	s.Ready -= n - cancelled
 	return s
 }
 
