@@ -1,6 +1,9 @@
-// Command prescale scales by Forewarm's pre-scale events, and reports when replicas are ready:
+// Command prescale runs a script with the number of replicas that a pool should have, by Forewarm's pre-scale events. It
+// reports when new replicas are ready:
 //
 //	go run . nats://127.0.0.1:4222 chat ./scale.sh
+//
+// The script ends with code 0 once the replicas are ready. If it fails, it runs again when Forewarm renews the event.
 package main
 
 import (
@@ -10,6 +13,7 @@ import (
 	"log"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -17,24 +21,56 @@ import (
 )
 
 func main() {
-	js, pool := must(must(nats.Connect(os.Args[1])).JetStream()), os.Args[2]
-	overtake, newest, wanted := func() {}, int64(0), -1
-	for m, err := range must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject())).Msgs() {
+	js := must(must(nats.Connect(os.Args[1])).JetStream())
+	pool, script := os.Args[2], os.Args[3]
+	events := must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject()))
+	newest, wanted := int64(0), -1 // generation, replicas
+	stop := func() {}
+	failed := &atomic.Bool{}
+	for m, err := range events.Msgs() {
 		var event alerting.Event
-		err := json.Unmarshal(must(m, err).Data, &event)
-		e := event.Data
-		if err != nil || e.Mode != alerting.Active || e.Withheld != "" || e.Generation <= newest || e.DesiredReplicas == wanted || time.Now().After(e.ExpiresAt) {
-			continue // not to be obeyed, out of order, nothing new, or lapsed
+		if invalid := json.Unmarshal(must(m, err).Data, &event); invalid != nil {
+			log.Print("not a pre-scale event: ", invalid)
+			continue
 		}
-		overtake() // the newest number counts, however long the one before takes
+		e := event.Data
+		if !obey(&e, newest) {
+			continue
+		}
+		newest = e.Generation
+		if e.DesiredReplicas == wanted && !failed.Load() {
+			continue // the script has set this number, or is about to
+		}
+		stop() // a new number does not wait until the one before is ready
 		ctx, cancel := context.WithCancel(context.Background())
-		overtake, newest, wanted = cancel, e.Generation, e.DesiredReplicas
-		go func() { // the script sets so many replicas, and ends once they are ready
-			if exec.CommandContext(ctx, os.Args[3], fmt.Sprint(e.DesiredReplicas)).Run() == nil && e.Action == alerting.ScaleOut {
-				must(js.Publish("forewarm.prescale.ack."+pool, fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())))
+		stop = cancel
+		wanted = e.DesiredReplicas
+		failed = &atomic.Bool{}
+		go func(failed *atomic.Bool) {
+			err := exec.CommandContext(ctx, script, fmt.Sprint(e.DesiredReplicas)).Run()
+			if err == nil && e.Action == alerting.ScaleOut {
+				ready := fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())
+				_, err = js.Publish("forewarm.prescale.ack."+pool, ready)
 			}
-		}()
+			if err != nil && ctx.Err() == nil {
+				log.Printf("%s %d failed: %v", script, e.DesiredReplicas, err)
+				failed.Store(true)
+			}
+		}(failed)
 	}
+}
+
+// obey reports whether a consumer may follow an event now. newest is the highest generation so far.
+func obey(e *alerting.Prescale, newest int64) bool {
+	switch {
+	case e.Mode != alerting.Active: // it only says what it would do
+	case e.Withheld != "": // the number is not certain enough
+	case e.Generation < newest: // out of order
+	case time.Now().After(e.ExpiresAt): // the daemon may be dead
+	default:
+		return true
+	}
+	return false
 }
 
 func must[T any](v T, err error) T {
