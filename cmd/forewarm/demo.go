@@ -81,12 +81,20 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 	if err != nil {
 		return err
 	}
-	file, terminal := std.out.(*os.File)
-	d.out = std.out
+	return errors.Join(d.run(ctx, std, once, d.daemon.Run), d.daemon.Close())
+}
+
+// run plays the demo while the daemon runs.
+func (d *demoRun) run(ctx context.Context, std streams, once bool, daemon func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- d.daemon.Run(ctx) }()
-	err = d.play(ctx, &progress{w: std.err})
+	go func() {
+		ended <- daemon(ctx)
+		stop() // no tick comes any more
+	}()
+	d.out = std.out
+	err := d.play(ctx, &progress{w: std.err})
+	file, terminal := std.out.(*os.File)
 	if err == nil && !once && terminal && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprintf(d.out, "\nThe page at http://%s has the whole day; press Ctrl-C to end.\n", d.daemon.HTTPAddress())
 		<-ctx.Done()
@@ -94,9 +102,9 @@ func runDemo(ctx context.Context, std streams, once bool, seed uint64) (err erro
 	d.conn.Close()
 	stop()
 	if errors.Is(err, context.Canceled) {
-		err = nil // the view has ended
+		err = nil // the view or the daemon has ended
 	}
-	return errors.Join(err, <-ended, d.daemon.Close())
+	return errors.Join(err, <-ended)
 }
 
 func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
