@@ -15,16 +15,17 @@ type WorkloadConfig struct {
 	End     time.Time     // zero means never
 	Rate    float64       // factor of all rates; 0 means 1, about 300,000 requests a day
 	Classes []ClassConfig // nil means DefaultClasses
-	// Launch is the start of an agent release: the calls of the class "agent" grow to launchRate times and their prompts
-	// to launchContext times, within launchRamp. Zero means none.
+	// Launch is the start of an agent release: the calls of the class "agent" grow to LaunchRate times and their prompts
+	// to LaunchContext times, within LaunchRamp. Zero means none.
 	Launch time.Time
 }
 
-// A launch has three times the calls, with prompts 1.6 times as long, within 35 minutes.
+// A launch has LaunchRate times the calls of launchClass, with prompts LaunchContext times as long, within LaunchRamp.
 const (
-	launchClass               = "agent"
-	launchRamp                = 35 * time.Minute
-	launchRate, launchContext = 3, 1.6
+	launchClass   = "agent"
+	LaunchRamp    = 35 * time.Minute
+	LaunchRate    = 3.0
+	LaunchContext = 1.6
 )
 
 // Workload generates requests in order of time. The same configuration and seed give the same requests. It is not safe
@@ -156,12 +157,12 @@ func (s *classStream) rateAt(t float64) float64 {
 			rate *= 1 + (b.Factor-1)*left
 		}
 	}
-	return rate * s.ramp(t, launchRate)
+	return rate * s.ramp(t, LaunchRate)
 }
 
 // ramp is the launch's factor at t: a smooth step from 1 to factor.
 func (s *classStream) ramp(t, factor float64) float64 {
-	x := min(1, max(0, (t-s.launch)/launchRamp.Seconds()))
+	x := min(1, max(0, (t-s.launch)/LaunchRamp.Seconds()))
 	return 1 + (factor-1)*x*x*(3-2*x)
 }
 
@@ -169,7 +170,7 @@ func (s *classStream) ramp(t, factor float64) float64 {
 // A turn that would exceed the context begins a session.
 func (s *classStream) setLengths(r *ingest.Request) {
 	c := &s.cfg
-	stretch := s.ramp(s.at, launchContext)
+	stretch := s.ramp(s.at, LaunchContext)
 	preamble := float64(c.Preamble) * stretch
 	context := preamble
 	for s.rng.Float64() < 1-1/c.Turns {

@@ -93,7 +93,7 @@ func TestLaunch(t *testing.T) {
 	count := func(l time.Time) (n, others float64) {
 		for _, a := range requestsOf(WorkloadConfig{Start: start, Launch: l}, 1, 3*time.Hour) {
 			switch {
-			case a.ArrivedAt.Before(launch.Add(launchRamp)):
+			case a.ArrivedAt.Before(launch.Add(LaunchRamp)):
 			case a.Class == "agent":
 				n++
 			default:
@@ -112,7 +112,7 @@ func TestLaunch(t *testing.T) {
 	}
 	s := newClassStream(DefaultClasses()[2], WorkloadConfig{Start: start, Rate: 1, Launch: launch}, rand.New(rand.NewPCG(1, 1)))
 	for minutes, want := range map[float64]float64{0: 1, 30: 1, 47.5: 1.3, 65: 1.6, 300: 1.6} {
-		if got := s.ramp(minutes*60, launchContext); math.Abs(got-want) > 1e-9 {
+		if got := s.ramp(minutes*60, LaunchContext); math.Abs(got-want) > 1e-9 {
 			t.Errorf("after %g minutes the context is %.3f times as long, want %g", minutes, got, want)
 		}
 	}

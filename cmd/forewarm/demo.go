@@ -24,8 +24,7 @@ import (
 
 const (
 	demoPool = "demo"
-	// demoKVTarget is the KV use target of the reactive autoscaler: with 40 % it costs 3 % less and is saturated twice as
-	// long, and with 50 % it costs more, too.
+	// demoKVTarget is the KV use target of the reactive autoscaler: the best of 30, 40 and 50 % in cost and saturation.
 	demoKVTarget = 0.3
 	// The first day is for learning the daily shape. The second is shown and counted, with the launch in its morning.
 	demoHistory  = 24 * time.Hour
@@ -50,18 +49,18 @@ server: {listen: "127.0.0.1:0"}
 // demoRun is the demo: one workload, and two simulated pools with the same demand and warm-ups. One pool follows the
 // daemon's decisions, the other a reactive autoscaler.
 type demoRun struct {
-	daemon   *daemon.Daemon
-	source   *backtest.Source
-	demand   *backtest.Demand
-	forewarm *backtest.FluidPool
-	reactive *backtest.FluidPool
-	keda     backtest.Policy
-	conn     *nats.Conn
-	replayer replayer
-	ticks    chan alerting.Decision
-	out      io.Writer
-	start    time.Time
-	ready    int // at the last tick
+	daemon         *daemon.Daemon
+	source         *backtest.Source
+	demand         *backtest.Demand
+	forewarmPool   *backtest.FluidPool
+	reactivePool   *backtest.FluidPool
+	reactivePolicy backtest.Policy
+	conn           *nats.Conn
+	replayer       replayer
+	ticks          chan alerting.Decision
+	out            io.Writer
+	now            time.Time // the minute that is played
+	ready          int       // at the last tick
 }
 
 func demo(f *flag.FlagSet) action {
@@ -117,11 +116,14 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	start := backtest.DefaultStart
 	traffic := backtest.WorkloadConfig{Start: start, End: start.Add(demoHistory + demoDay), Launch: start.Add(demoHistory + demoLaunchAt)}
 	source := func() *backtest.Source { return backtest.NewSource(backtest.NewWorkload(traffic, seed), demoPool) }
-	d := &demoRun{start: start, ticks: make(chan alerting.Decision, 4), source: source(), keda: backtest.NewReactive(demoKVTarget, 5)}
+	d := &demoRun{
+		now: start, ticks: make(chan alerting.Decision, 4), source: source(),
+		forewarmPool: backtest.NewFluidPool(pc.Pools[0], start, seed), reactivePool: backtest.NewFluidPool(pc.Pools[0], start, seed),
+		reactivePolicy: backtest.NewReactive(demoKVTarget, 5),
+	}
 	if d.demand, err = backtest.Scan(ctx, source(), pc.Features); err != nil {
 		return nil, err
 	}
-	d.forewarm, d.reactive = backtest.NewFluidPool(pc.Pools[0], start, seed), backtest.NewFluidPool(pc.Pools[0], start, seed)
 	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
 		return nil, err
 	}
@@ -154,10 +156,11 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 		bar.show("first day", m, int64(demoHistory/time.Minute))
 	}
 	bar.finish()
-	d.forewarm.TakeAccount() // only the second day counts
-	d.reactive.TakeAccount()
-	fmt.Fprintf(d.out, "\nThe second day. At %s agents are rolled out: in 35 minutes they make three times the calls, with prompts 1.6 times as long.\n"+
-		"Replicas take about 8 minutes to warm up.\n\n", d.start.Add(demoLaunchAt).Format("15:04"))
+	d.forewarmPool.TakeAccount() // only the second day counts
+	d.reactivePool.TakeAccount()
+	fmt.Fprintf(d.out, "\nThe second day. At %s agents are rolled out: within %.0f minutes they make %g times the calls, with prompts %g times as long.\n"+
+		"Replicas take about 8 minutes to warm up.\n\n", backtest.DefaultStart.Add(demoLaunchAt).Format("15:04"),
+		backtest.LaunchRamp.Minutes(), backtest.LaunchRate, backtest.LaunchContext)
 	for range demoDay / time.Minute {
 		decision, err := d.step(ctx)
 		if err != nil {
@@ -165,25 +168,25 @@ func (d *demoRun) play(ctx context.Context, bar *progress) error {
 		}
 		d.show(&decision)
 	}
-	d.table(d.forewarm.TakeAccount(), d.reactive.TakeAccount(), time.Since(began))
+	d.table(d.forewarmPool.TakeAccount(), d.reactivePool.TakeAccount(), time.Since(began))
 	return nil
 }
 
 // step runs the next minute in both pools, sends the telemetry to the daemon, and scales both pools.
 func (d *demoRun) step(ctx context.Context) (x alerting.Decision, err error) {
-	load := d.demand.At(d.start)
-	d.start = d.start.Add(time.Minute)
-	d.forewarm.Step(load)
-	d.reactive.Step(load)
-	d.reactive.SetDesired(d.keda(d.reactive.Observe()))
+	load := d.demand.At(d.now)
+	d.now = d.now.Add(time.Minute)
+	d.forewarmPool.Step(load)
+	d.reactivePool.Step(load)
+	d.reactivePool.SetDesired(d.reactivePolicy(d.reactivePool.Observe()))
 	err = d.publish(ctx)
-	for err == nil && x.Tick.Before(d.start) {
+	for err == nil && x.Tick.Before(d.now) {
 		select {
 		case <-ctx.Done():
 			err = ctx.Err()
 		case x = <-d.ticks:
 			if x.Publish {
-				d.forewarm.SetDesired(x.Desired)
+				d.forewarmPool.SetDesired(x.Desired)
 			}
 		}
 	}
@@ -193,7 +196,7 @@ func (d *demoRun) step(ctx context.Context) (x alerting.Decision, err error) {
 // publish sends the reports of Forewarm's replicas, the requests of the next minute, and the watermark.
 func (d *demoRun) publish(ctx context.Context) error {
 	r := &d.replayer
-	reports := ingest.Batch{Replicas: d.forewarm.Reports(nil)}
+	reports := ingest.Batch{Replicas: d.forewarmPool.Reports(nil)}
 	if err := r.publish(ctx, ingest.Subject(r.prefix, ingest.ReplicaSubject, demoPool, "all"), &reports); err != nil {
 		return err
 	}
@@ -220,7 +223,7 @@ func (d *demoRun) show(x *alerting.Decision) {
 	}
 	d.ready = x.Ready
 	if x.Tick.Unix()%1800 == 0 {
-		r := d.reactive.Observe()
+		r := d.reactivePool.Observe()
 		fmt.Fprintf(d.out, "%s  Forewarm %d ready %d warming | reactive %d ready %d warming, %.0f waiting\n",
 			at, x.Ready, x.Pending, r.Ready, r.Pending, r.Waiting)
 	}
