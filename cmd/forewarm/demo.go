@@ -29,7 +29,7 @@ const (
 	// The first day is for learning the daily shape. The second is shown and counted, with the launch in its morning.
 	demoHistory  = 24 * time.Hour
 	demoDay      = 24 * time.Hour
-	demoLaunchAt = 9*time.Hour + 30*time.Minute
+	demoLaunchAt = 9*time.Hour + 30*time.Minute // of the second day
 )
 
 // demoConfig has a pool like a 30-billion-parameter model on two GPUs. Records come in order, so no minute waits for late

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
@@ -16,20 +17,21 @@ import (
 const fromEnv = "FromEnv"
 
 // readTrigger returns the pool and the role in the metadata that KEDA sends with every call. KEDA also sends its own
-// keys, and may add more. A misspelt role would select all roles, so it is an error. Errors are gRPC statuses that name
-// the key.
+// keys, and may add more. A misspelt role would select all roles, so a key that is similar to one of ours is an error.
+// Errors are gRPC statuses that name the key.
 func readTrigger(ref *pb.ScaledObjectRef) (pool, role string, err error) {
 	role = server.RoleAll
 	metadata := ref.GetScalerMetadata()
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		name := strings.TrimSuffix(key, fromEnv)
-		switch lower := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key)); {
-		case name == "pool":
+		switch name := strings.TrimSuffix(key, fromEnv); name {
+		case "pool":
 			pool = metadata[key]
-		case name == "role":
+		case "role":
 			role = metadata[key]
-		case lower == "pool" || lower == "role":
-			return "", "", status.Errorf(codes.InvalidArgument, "metadata %s: the key is written %s", key, lower)
+		default:
+			if question := value.DidYouMean(strings.ToLower(name), []string{"pool", "role"}); question != "" {
+				return "", "", status.Errorf(codes.InvalidArgument, "metadata %s: unknown key; %s", key, question)
+			}
 		}
 	}
 	if pool == "" {
