@@ -135,6 +135,48 @@ func TestLearnsFromValidMinutes(t *testing.T) {
 	}
 }
 
+// TestPrefillOfEqualTimes: minutes in which prompts of all lengths take the same time, exactly or but for rounding, do
+// not change what is learned at other loads. Without other loads nothing is learned.
+func TestPrefillOfEqualTimes(t *testing.T) {
+	for _, took := range []float64{.5, .7} {
+		var constant []ServiceMinute
+		rng := rand.New(rand.NewPCG(3, 4))
+		for range 500 {
+			m := ServiceMinute{Prefill: 200}
+			for range 30 {
+				m.Prompts.Add(math.Ceil(1000*rng.Float64()), took)
+			}
+			constant = append(constant, m)
+		}
+		s := observed(constant)
+		if e, ok := s.Prefill(); ok {
+			t.Errorf("%g s: learned %+v", took, e)
+		}
+		s = observed(append(constant, sample.minutes(1000, 45, .03, 0)...))
+		if e, ok := s.Prefill(); !ok || !near(e.Value, sample.prefill, .04) {
+			t.Errorf("%g s, then other loads: %+v, %t; want %.0f", took, e, ok, sample.prefill)
+		}
+	}
+}
+
+// TestPrefillOfExtremeMinutes: sums that overflow and slopes that are very unlike end without a rate.
+func TestPrefillOfExtremeMinutes(t *testing.T) {
+	for _, slopes := range [][2]float64{{1e-7, 1e3}, {1e100, 1e155}, {1e-3, -1e-3}} {
+		var minutes []ServiceMinute
+		for i := range 200 {
+			m := ServiceMinute{Prefill: []float64{100, 2000}[i%2]}
+			for n := range 30 {
+				m.Prompts.Add(float64(n), 1+float64(n)*slopes[i%2])
+			}
+			minutes = append(minutes, m)
+		}
+		s := observed(minutes)
+		if e, ok := s.Prefill(); ok {
+			t.Errorf("slopes of %g: learned %+v", slopes, e)
+		}
+	}
+}
+
 // TestErlangWait compares the wait with published values: C(2, 1) = 1/3 and C(5, 4) = 0.5541 (Erlang's tables).
 func TestErlangWait(t *testing.T) {
 	for _, x := range []struct {

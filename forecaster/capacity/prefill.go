@@ -37,6 +37,8 @@ const (
 	tooLow      = 1.03   // largest underestimate of a fit
 	contradicts = 4      // χ² per degree of freedom from which loads contradict each other, as for hours after a change of the rate
 	widest      = 1.26   // largest high/low of a usable interval
+	widestTrial = 1e6    // largest such ratio of the rates that are tried
+	minSlope    = 1e-8   // s/token, as 100 M tokens/s are beyond any replica; of prompts of equal time it is a rounding error
 )
 
 // sharing are models of the slowdown of concurrent prompts. A prompt takes x/R · (1 + share·W) beyond the overhead,
@@ -99,6 +101,9 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 			continue
 		}
 		slope := b.Sxt / b.Sxx
+		if math.Abs(slope) < minSlope {
+			continue
+		}
 		scores := max(b.SxtSxt-2*slope*b.SxtSxx+slope*slope*b.SxxSxx, 0)
 		points = append(points, prefillPoint{
 			load: b.LoadSxx / b.Sxx, replicas: b.ReplicasSxx / b.Sxx, slope: slope,
@@ -118,10 +123,6 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 	return points
 }
 
-// minSlope is in seconds a token: 100 M tokens/s are beyond any replica. A smaller slope is a rounding error for
-// prompts of equal time.
-const minSlope = 1e-8
-
 // Prefill is the rate R at which a replica that does only prefill computes prompts, in tokens/s. Its interval has every
 // R for which a model of sharing fits the slopes at all loads about as well as the best fit. ok is false before an hour
 // of traffic, and if lengths and loads do not determine the rate within 10 %.
@@ -132,10 +133,13 @@ func (s *Service) Prefill() (e Estimate, ok bool) {
 	points := s.prefillPoints()
 	least, most := math.Inf(1), 0.0
 	for _, p := range points {
-		if p.slope > minSlope {
+		if p.slope > 0 {
 			margin := 2 * math.Sqrt(p.variance)
 			least, most = min(least, .8/(p.slope+margin)), max(most, 1.25*(p.load+1/max(p.slope-margin, p.slope/4)))
 		}
+	}
+	if !(least > 0 && most <= widestTrial*least) { // else there would be very many trials
+		return e, false
 	}
 	type trial struct{ rate, misfit float64 }
 	var trials []trial
