@@ -50,7 +50,7 @@ type Config struct {
 	ShownClasses int
 	// Events are the calendar of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
-	// MaxPools bounds the pools that DefaultPool admits.
+	// MaxPools bounds all pools: the listed ones and copies of DefaultPool.
 	MaxPools int
 }
 
@@ -204,40 +204,40 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 		r := &b.Requests[i]
 		reason := p.request(r, emit)
 		p.state.Producers.Request(r, reason)
-		p.finish(b, reason, r.Pool, r.ReplicaName, r.EventTime())
+		p.tally(b, reason, r.Pool, r.ReplicaName, r.EventTime())
 	}
 	for i := range b.Sums {
 		s := &b.Sums[i]
 		reason := p.sum(s, emit)
 		p.state.Producers.Sum(s, reason)
-		p.finish(b, reason, s.Pool, "", s.Start)
+		p.tally(b, reason, s.Pool, "", s.Start)
 	}
 	for i := range b.Replicas {
 		r := &b.Replicas[i]
 		reason := p.replica(r, emit)
 		p.state.Producers.Replica(r, reason)
-		p.finish(b, reason, r.Pool, r.Name, r.At)
+		p.tally(b, reason, r.Pool, r.Name, r.At)
 	}
 	for i := range b.Acks {
 		a := &b.Acks[i]
-		p.finish(b, p.ack(a), a.Pool, "", a.At)
+		p.tally(b, p.ack(a), a.Pool, "", a.At)
 	}
 	for i := range b.Histories {
 		p.history(b, &b.Histories[i])
 	}
 	if w := b.Watermark; w != nil {
 		if reason := p.watermark(w, emit); reason != "" {
-			p.finish(b, reason, w.Pool, "", w.At)
+			p.tally(b, reason, w.Pool, "", w.At)
 		}
 	}
 }
 
 func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason {
-	if reason := p.admit(r.Pool, r.EventTime(), emit); reason != "" {
-		return reason
-	}
 	if r.ID == "" && r.Phase == ingest.PhaseArrived {
 		return ingest.ReasonMissingField
+	}
+	if _, reason := p.admit(r.Pool, r.EventTime(), emit); reason != "" {
+		return reason
 	}
 	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
 		return ingest.ReasonDuplicate
@@ -253,19 +253,20 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 }
 
 func (p *Pipeline) sum(s *ingest.Sum, emit func(*Output)) ingest.Reason {
-	if reason := p.admit(s.Pool, s.Start, emit); reason != "" {
+	if _, reason := p.admit(s.Pool, s.Start, emit); reason != "" {
 		return reason
 	}
 	return p.aggregator.AddSum(s)
 }
 
 func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason {
-	if reason := p.admit(r.Pool, r.At, emit); reason != "" {
+	e, reason := p.admit(r.Pool, r.At, emit)
+	if reason != "" {
 		return reason
 	}
 	life := p.aggregator.AddReplica(r)
-	if e := p.entry(r.Pool); e != nil && !p.resuming(e) {
-		e.learnWarmup(r, life, p.decision(e).Mode)
+	if !p.resuming(e) {
+		e.learnWarmup(r, life, p.decisionConfig(e).Mode)
 	}
 	return ""
 }
@@ -273,11 +274,13 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 // ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses one of an event that
 // is none of the newest maxIssues of the pool.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
-	e := p.entry(a.Pool)
-	if e == nil {
+	e := p.find(a.Pool)
+	switch {
+	case e == nil && p.serves(a.Pool): // nothing has been decided for it
+		return ingest.ReasonUnknownEvent
+	case e == nil:
 		return ingest.ReasonUnknownPool
-	}
-	if p.resuming(e) {
+	case p.resuming(e):
 		return ""
 	}
 	generation := a.Generation
@@ -295,37 +298,38 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	return ""
 }
 
-// watermark moves time. That of a pool means that its silence until then was zero traffic.
+// watermark moves time. That of a pool means that its silence until then was zero traffic, if it ever had telemetry.
 func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
-	if w.Pool != "" && p.entry(w.Pool) == nil {
+	switch {
+	case w.Pool != "" && !p.serves(w.Pool):
 		return ingest.ReasonUnknownPool
-	}
-	if !p.state.Time.plausible(w.At) {
+	case !p.state.Time.plausible(w.At):
 		return ingest.ReasonFuture
+	case p.find(w.Pool) != nil:
+		p.aggregator.AddWatermark(w)
 	}
-	p.aggregator.AddWatermark(w)
 	if w.Pool == "" || p.cfg.Clock == EventClock {
 		p.run(p.state.Time.watermarkTick(w.At), true, emit)
 	}
 	return ""
 }
 
-// admit moves time to that of a record, if records move it, and runs the ticks that become due. It refuses an unknown
-// pool and a time too far ahead.
-func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) ingest.Reason {
+// admit moves time to that of a record, if records move it, runs the ticks that become due, and returns the pool. It
+// refuses an unknown pool and a time too far ahead.
+func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) (*poolEntry, ingest.Reason) {
 	switch {
-	case p.entry(pool) == nil:
-		return ingest.ReasonUnknownPool
+	case !p.serves(pool):
+		return nil, ingest.ReasonUnknownPool
 	case !p.state.Time.plausible(at):
-		return ingest.ReasonFuture
+		return nil, ingest.ReasonFuture
 	case p.cfg.Clock == EventClock || !p.state.Time.Live: // without watermarks, loaded history is learned minute by minute
 		p.run(p.state.Time.recordTick(at), p.cfg.Clock == EventClock, emit)
 	}
-	return ""
+	return p.admitPool(pool), ""
 }
 
-// finish counts a record, or refuses it if there is a reason.
-func (p *Pipeline) finish(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
+// tally counts a record, or refuses it if there is a reason.
+func (p *Pipeline) tally(b *ingest.Batch, reason ingest.Reason, pool, replica string, at time.Time) {
 	if reason == "" {
 		p.state.Counters.Records++
 		return
@@ -367,26 +371,26 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 // history teaches the models demand from before telemetry. It does not move time. It is refused if the models already
 // know that time: histories come first.
 func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
-	if p.entry(h.Pool) == nil {
+	if !p.serves(h.Pool) {
 		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
 	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
 		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
 	} else {
+		p.admitPool(h.Pool)
 		p.state.Counters.Records++
 	}
 }
 
-// run runs the ticks after the last one up to and including last. In a gap of more than maxCatchUp, it skips from
-// where earlier minutes are final to the last part of the gap. Without advise no tick decides.
-func (p *Pipeline) run(last time.Time, advise bool, emit func(*Output)) {
+// run runs the ticks after the last one up to and including last. In a gap longer than maxCatchUp it ticks
+// features.revise minutes, and then only the last maxCatchUp. Without decide no tick decides.
+func (p *Pipeline) run(last time.Time, decide bool, emit func(*Output)) {
 	first := p.state.Time.Last.Add(features.Minute)
 	for t := first; !t.After(last); t = t.Add(features.Minute) {
 		if resume := last.Add(-maxCatchUp); t.Before(resume) && t.Sub(first) > p.cfg.Features.Revise {
 			t = resume
 		}
 		// On the wall clock only the newest tick decides: decisions for past minutes are useless.
-		decide := advise && (p.cfg.Clock == EventClock || t.Equal(last))
-		p.tick(t, decide, emit)
+		p.tick(t, decide && (p.cfg.Clock == EventClock || t.Equal(last)), emit)
 	}
 }
 
@@ -406,35 +410,34 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 func (p *Pipeline) decide(t time.Time, out *Output) {
 	var conditions []alerting.Condition
 	resuming := false
-	for _, calls := range p.forecaster.Forecast(t) {
-		i, ok := p.findPool(calls.Pool)
-		if !ok {
+	for _, demand := range p.forecaster.Forecast(t) {
+		e := p.find(demand.Pool)
+		if e == nil {
 			continue // the models of a pool that is no longer configured stay, for when it is configured again
 		}
-		e := p.pools[i]
-		out.Pools = append(out.Pools, PoolOutput{Pool: calls.Pool, Forecast: calls, Calibrator: &e.Calibrator})
-		x := &out.Pools[len(out.Pools)-1]
-		f := calls.Load() // replicas serve all attempts
-		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(f.Pool, dimension, minute) })
-		cfg := p.decision(e)
+		out.Pools = append(out.Pools, PoolOutput{Pool: demand.Pool, Forecast: demand, Calibrator: &e.Calibrator})
+		result := &out.Pools[len(out.Pools)-1]
+		load := demand.Load() // replicas serve all attempts
+		e.Calibrator.Learn(t, func(dimension string, minute int64) float64 { return p.forecaster.Load(e.Name, dimension, minute) })
 		if !t.After(e.Decision.LastTick) {
-			e.Calibrator.Issue(f)
+			e.Calibrator.Issue(load)
 			resuming = true
 			continue
 		}
-		pool := p.project(t, e, f, cfg, x)
-		e.Calibrator.Issue(f)
+		cfg := p.decisionConfig(e)
+		pool := p.project(t, e, load, cfg, result)
+		e.Calibrator.Issue(load)
 		in := alerting.Input{
-			Projection: *x.Projection, Forecast: f, Pool: pool, Minute: f.Minute, Sequence: p.state.Sequence, Signals: e.Signals, Limits: x.Limits,
+			Projection: *result.Projection, Forecast: load, Pool: pool, Minute: load.Minute, Sequence: p.state.Sequence, Signals: e.Signals,
+			Limits: result.Limits, Basis: alerting.NewBasis(&e.pool, &pool.Warmup, result.Trusted.Contradictions),
 		}
-		in.Basis = alerting.NewBasis(&e.pool, &pool.Warmup, x.Trusted.Contradictions)
-		was := e.Decision.LastDesired
-		var d alerting.Decision
-		d, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
-		x.Decision = &d
-		e.recordIssue(&d)
-		e.Asks.update(&d, was)
-		conditions = append(conditions, alerting.Conditions(&d, f, cfg)...)
+		before := e.Decision.LastDesired
+		var decision alerting.Decision
+		decision, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
+		result.Decision = &decision
+		e.recordIssue(&decision)
+		e.Asks.update(&decision, before)
+		conditions = append(conditions, alerting.Conditions(&decision, load, cfg)...)
 	}
 	if !resuming {
 		out.Alerts = p.state.Alerts.Update(t, conditions)
@@ -469,33 +472,42 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 // Unsettled are the minutes before the last tick that can still change. It changes nothing.
 func (p *Pipeline) Unsettled() []features.Window { return p.aggregator.Unsettled() }
 
-// decision is the configuration of a pool's decisions; a pool may have its own mode.
-func (p *Pipeline) decision(e *poolEntry) alerting.Config {
+// decisionConfig is the configuration of a pool's decisions; a pool may have its own mode.
+func (p *Pipeline) decisionConfig(e *poolEntry) alerting.Config {
 	cfg := p.cfg.Decision
 	cfg.Mode = cmp.Or(alerting.Mode(e.pool.Mode), cfg.Mode)
 	return cfg
 }
 
-// entry returns a pool, or adds a copy of the default one for a new name; nil if the pool is not served.
-func (p *Pipeline) entry(name string) *poolEntry {
-	i, ok := p.findPool(name)
-	if ok {
+// find returns a pool that has been added; nil if there is none.
+func (p *Pipeline) find(name string) *poolEntry {
+	if i, ok := p.place(name); ok {
 		return p.pools[i]
 	}
-	if p.cfg.DefaultPool == nil || len(p.pools) >= p.cfg.MaxPools || name == "" {
-		return nil
+	return nil
+}
+
+// serves reports whether records of a pool are accepted: it has been added, or may be.
+func (p *Pipeline) serves(name string) bool {
+	return p.find(name) != nil || p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools && name != ""
+}
+
+// admitPool returns a pool, or adds a copy of the default one for a new name; nil if the pool is not served.
+func (p *Pipeline) admitPool(name string) *poolEntry {
+	if e := p.find(name); e != nil || !p.serves(name) {
+		return e
 	}
 	c, _ := p.cfg.Pool(name) // a copy of the default one
 	return p.addPool(c)
 }
 
-func (p *Pipeline) findPool(name string) (int, bool) {
+func (p *Pipeline) place(name string) (int, bool) {
 	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
 }
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
-	i, _ := p.findPool(c.Name)
+	i, _ := p.place(c.Name)
 	p.pools = slices.Insert(p.pools, i, e)
 	return e
 }

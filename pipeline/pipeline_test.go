@@ -121,6 +121,56 @@ func TestDefaultPool(t *testing.T) {
 	}
 }
 
+// TestRefusedRecordsAddNoPool: records that are refused, acknowledgements and watermarks leave the places of max_pools to
+// pools that have telemetry. A replica report, a sum or a history is the first record of a pool.
+func TestRefusedRecordsAddNoPool(t *testing.T) {
+	cfg := eventConfig(t)
+	d := testPool(t, "template")
+	cfg.DefaultPool, cfg.MaxPools = &d, 4
+	p := New(cfg)
+	request := func(pool string, at time.Time) []ingest.Request {
+		r := oneRequest(at)
+		r[0].Pool = pool
+		return r
+	}
+	future := midnight.Add(48 * time.Hour)
+	nameless := request("e", midnight)
+	nameless[0].Phase = ingest.PhaseArrived
+	for i, step := range []struct {
+		b      ingest.Batch
+		reason ingest.Reason
+		pools  int
+	}{
+		{ingest.Batch{Requests: request("served", midnight)}, "", 1},
+		{ingest.Batch{Requests: request("a", future)}, ingest.ReasonFuture, 1},
+		{ingest.Batch{Sums: []ingest.Sum{{Pool: "b", Start: future}}}, ingest.ReasonFuture, 1},
+		{ingest.Batch{Replicas: []ingest.Replica{{Pool: "c", Name: "r", At: future}}}, ingest.ReasonFuture, 1},
+		{ingest.Batch{Acks: []ingest.Ack{{Pool: "d", Generation: 1, Stage: ingest.AckReady, At: midnight}}}, ingest.ReasonUnknownEvent, 1},
+		{ingest.Batch{Requests: nameless}, ingest.ReasonMissingField, 1},
+		{ingest.Batch{Histories: []ingest.History{{Pool: "f", Dimension: "nothing", Start: midnight.AddDate(0, 0, -1), Values: []float64{1}}}}, ingest.ReasonNoHistory, 1},
+		{ingest.Batch{Watermark: &ingest.Watermark{Pool: "g", At: midnight.Add(time.Minute)}}, "", 1},
+		{ingest.Batch{Replicas: []ingest.Replica{{Pool: "reports", Name: "r", At: midnight}}}, "", 2},
+		{ingest.Batch{Sums: []ingest.Sum{{Pool: "sums", Start: midnight, Requests: 1}}}, "", 3},
+		{ingest.Batch{Histories: []ingest.History{{Pool: "past", Dimension: features.DimRequests, Start: midnight.AddDate(0, 0, -1), Values: []float64{1}}}}, "", 4},
+		{ingest.Batch{Requests: request("z", midnight)}, ingest.ReasonUnknownPool, 4},
+		{ingest.Batch{Watermark: &ingest.Watermark{Pool: "z", At: midnight.Add(2 * time.Minute)}}, ingest.ReasonUnknownPool, 4},
+		{ingest.Batch{Acks: []ingest.Ack{{Pool: "z", Generation: 1, At: midnight}}}, ingest.ReasonUnknownPool, 4},
+		{ingest.Batch{Watermark: &ingest.Watermark{Pool: "sums", At: midnight.Add(2 * time.Minute)}}, "", 4},
+	} {
+		p.Apply(&step.b, func(*Output) {})
+		var reason ingest.Reason
+		for _, r := range step.b.Refused {
+			reason = r.Reason
+		}
+		if reason != step.reason || len(p.pools) != step.pools {
+			t.Errorf("step %d: refused as %q, %d pools; want %q, %d", i, reason, len(p.pools), step.reason, step.pools)
+		}
+	}
+	if want := midnight.Add(2 * time.Minute); !p.LastTick().Equal(want) {
+		t.Errorf("the last tick is %s, want %s: watermarks of all pools move time", p.LastTick(), want)
+	}
+}
+
 // TestTicksOnWallClock: each watermark has one decision. A watermark after an hour of silence has a tick for each
 // minute. Watermarks that are old or in the future have none.
 func TestTicksOnWallClock(t *testing.T) {

@@ -127,7 +127,7 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 
 // continued is a pool with a saved state; nil if it is not served.
 func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
-	e := p.entry(pool)
+	e := p.admitPool(pool)
 	if e != nil {
 		e.AfterDecision = *s
 		e.Warmup = e.pool.Warmup.With(s.Warmup)
@@ -138,11 +138,11 @@ func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
 // DecisionState is the encoded state after the newest decision of a pool. Store it with the decision for
 // [Pipeline.Resume].
 func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
-	i, ok := p.findPool(pool)
-	if !ok {
+	e := p.find(pool)
+	if e == nil {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}
-	return encoder.Marshal(&p.pools[i].AfterDecision)
+	return encoder.Marshal(&e.AfterDecision)
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
