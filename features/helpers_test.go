@@ -66,7 +66,7 @@ func mustAdd(t testing.TB, a *Aggregator, rs ...*ingest.Request) {
 // addEnd adds the end of a request whose arrival was counted, with or without its prompt.
 func addEnd(t testing.TB, a *Aggregator, r *ingest.Request, prompt bool) {
 	t.Helper()
-	if reason := a.AddAttempt(r, Earlier{Call: r.Attempt > 1, Arrival: true, Prompt: prompt}); reason != "" {
+	if reason := a.AddAttempt(r, Earlier{CallCounted: r.Attempt > 1, ArrivalCounted: true, PromptCounted: prompt}); reason != "" {
 		t.Fatalf("request %s at %s: refused as %s", r.ID, r.EventTime(), reason)
 	}
 }

@@ -29,10 +29,10 @@ func TestSumsOfSettledWindows(t *testing.T) {
 			if reason != "" && reason != ingest.ReasonLate {
 				t.Fatalf("refused as %s", reason)
 			}
-			if reason == "" && !before.Arrival {
+			if reason == "" && !before.ArrivalCounted {
 				want.Requests++
 			}
-			if reason == "" && !before.Prompt {
+			if reason == "" && !before.PromptCounted {
 				want.PromptTokens += float64(r.PromptTokens)
 			}
 			if r.Phase == ingest.PhaseArrived {
@@ -60,7 +60,7 @@ func TestSumsOfSettledWindows(t *testing.T) {
 			if phased {
 				ends = append(ends, pending{changed(r, phase(ingest.PhaseArrived), tokens(r.PromptTokens, ingest.Unknown, ingest.Unknown)), arrival, Earlier{}})
 			}
-			ends = append(ends, pending{r, arrival + rapid.IntRange(0, 5).Draw(t, "end record"), Earlier{Arrival: phased, Prompt: phased}})
+			ends = append(ends, pending{r, arrival + rapid.IntRange(0, 5).Draw(t, "end record"), Earlier{ArrivalCounted: phased, PromptCounted: phased}})
 		}
 		add(changed(request("first", 0), tokens(0, 0, 0), times(0, 0, 1)), Earlier{}, at(0))
 		for m := 1; m <= 25; m++ {

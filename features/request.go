@@ -7,15 +7,15 @@ import (
 
 // Earlier is what earlier records counted of a request and its call.
 type Earlier struct {
-	Call    bool // another attempt of the call, so that this one is no demand
-	Arrival bool // the request, by the record at its arrival
-	Prompt  bool // and its prompt, by that record
+	CallCounted    bool // by another attempt, so that this one is no demand
+	ArrivalCounted bool // the request was counted by the record at its arrival
+	PromptCounted  bool // and so was its prompt
 }
 
 // AddRequest counts a record of a request whose earlier records were not counted. An attempt > 1 is taken for a retry
 // of a counted call.
 func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
-	return a.AddAttempt(r, Earlier{Call: r.Attempt > 1})
+	return a.AddAttempt(r, Earlier{CallCounted: r.Attempt > 1})
 }
 
 // AddAttempt counts one record of a request. It returns "" or the reason of a refusal. The caller has checked that the
@@ -41,7 +41,7 @@ func (a *Aggregator) AddAttempt(r *ingest.Request, before Earlier) ingest.Reason
 	a.begin(minute)
 	open := minute >= a.oldest()
 	if reason := a.refuse(minute); reason == ingest.ReasonLate {
-		if !before.Arrival || e.finished.minute() < a.oldest() {
+		if !before.ArrivalCounted || e.finished.minute() < a.oldest() {
 			a.serveLate(r, e)
 			return reason
 		}
@@ -259,7 +259,7 @@ func (e *delta) read(r *ingest.Request, before Earlier) {
 		prompt: r.PromptTokens, cached: r.CachedTokens, output: r.OutputTokens, most: r.MaxOutputTokens,
 		names: [accountKinds]string{byTenant: r.Tenant, byFeature: r.Feature},
 		how:   outcomeOf(r), ends: r.Phase != ingest.PhaseArrived,
-		call: !before.Call, arrives: !before.Arrival, prompts: r.PromptTokens >= 0 && !before.Prompt,
+		call: !before.CallCounted, arrives: !before.ArrivalCounted, prompts: r.PromptTokens >= 0 && !before.PromptCounted,
 	}
 	if e.event = e.arrived; e.event == never {
 		e.event = e.finished

@@ -61,7 +61,7 @@ func TestEndAfterArrivalSettled(t *testing.T) {
 	h.closeUntil(t, a, 1, 10) // open: minutes 7, 8, 9 and on
 	addEnd(t, a, changed(request("timed", 10), times(540, 550, 560), tokens(100, 60, 20)), true)
 	addEnd(t, a, changed(request("ends", 10), func(r *ingest.Request) { r.FinishedAt = at(550) }), true)
-	if got := a.AddAttempt(changed(request("past", 10), times(11, 12, 13)), Earlier{Arrival: true, Prompt: true}); got != ingest.ReasonLate {
+	if got := a.AddAttempt(changed(request("past", 10), times(11, 12, 13)), Earlier{ArrivalCounted: true, PromptCounted: true}); got != ingest.ReasonLate {
 		t.Errorf("an end in settled minutes: %q, want late", got)
 	}
 	if got := a.AddRequest(request("new", 10)); got != ingest.ReasonLate {

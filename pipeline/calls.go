@@ -22,43 +22,47 @@ type calls struct {
 	Adopted  bool `cbor:"2,keyasint"` // a call was adopted
 }
 
-// earlier is what earlier records counted of a request and its call. done reports that its end was counted. seen has the
-// counted records, including r. Attempts without an id go by their number.
-func (c *calls) earlier(r *ingest.Request, seen *ingest.Deduper) (e features.Earlier, done bool) {
+// register notes a record in seen, and returns what earlier records counted of its request and call. A duplicate is a
+// second record of an arrival or of an end, however it ended. ended reports that the end was counted before this arrival.
+// Attempts without an id go by their number.
+func (c *calls) register(r *ingest.Request, seen *ingest.Deduper) (before features.Earlier, duplicate, ended bool) {
 	if r.ID == "" {
-		return features.Earlier{Call: r.Attempt > 1}, false
+		return features.Earlier{CallCounted: r.Attempt > 1}, false, false
+	}
+	const arrival, end = ingest.PhaseArrived, ingest.PhaseFinished // the latter for all ends
+	phase := end
+	if r.Phase == arrival {
+		phase = arrival
+	}
+	if seen.Seen(r.Pool, r.ID, r.Attempt, phase) {
+		return before, true, false
 	}
 	known := func(attempt int, phase ingest.Phase) bool { return seen.Known(r.Pool, r.ID, attempt, phase) }
-	if r.Phase == ingest.PhaseArrived {
-		if attemptEnded(r.Attempt, known) {
-			return e, true
+	if phase == arrival {
+		if known(r.Attempt, end) {
+			return before, false, true
 		}
 		c.Arrivals = true
 		if r.PromptTokens >= 0 {
 			seen.Seen(r.Pool, r.ID, r.Attempt, promptCounted)
 		}
 	} else if c.Arrivals {
-		e.Arrival, e.Prompt = known(r.Attempt, ingest.PhaseArrived), known(r.Attempt, promptCounted)
+		before.ArrivalCounted, before.PromptCounted = known(r.Attempt, arrival), known(r.Attempt, promptCounted)
 	}
 	switch {
 	case c.Adopted && known(0, adopted):
-		e.Call = !known(r.Attempt, adopted)
+		before.CallCounted = !known(r.Attempt, adopted)
 	case r.Attempt > 1:
-		counted := func(n int) bool { return known(n, ingest.PhaseArrived) || attemptEnded(n, known) }
-		e.Call = e.Arrival || counted(1) // as at its arrival
-		for n := r.Attempt - 1; n > max(1, r.Attempt-1-attemptsBack) && !e.Call; n-- {
-			e.Call = counted(n)
+		counted := func(n int) bool { return known(n, arrival) || known(n, end) }
+		before.CallCounted = before.ArrivalCounted || counted(1) // as at its arrival
+		for n := r.Attempt - 1; n > max(1, r.Attempt-1-attemptsBack) && !before.CallCounted; n-- {
+			before.CallCounted = counted(n)
 		}
-		if !e.Call {
+		if !before.CallCounted {
 			c.Adopted = true
 			seen.Seen(r.Pool, r.ID, 0, adopted)
 			seen.Seen(r.Pool, r.ID, r.Attempt, adopted)
 		}
 	}
-	return e, false
-}
-
-// attemptEnded reports whether a record of an attempt's end was counted.
-func attemptEnded(n int, known func(attempt int, phase ingest.Phase) bool) bool {
-	return known(n, ingest.PhaseFinished) || known(n, ingest.PhaseRejected) || known(n, ingest.PhaseCancelled)
+	return before, false, false
 }

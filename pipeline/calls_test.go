@@ -40,8 +40,7 @@ func TestCallsCountOnce(t *testing.T) {
 				continue
 			}
 			r := ingest.Request{Pool: "p", ID: x.id, Attempt: x.attempt, Phase: x.phase}
-			seen.Seen(r.Pool, r.ID, r.Attempt, r.Phase)
-			if got, done := c.earlier(&r, seen); got.Call != x.again || done {
+			if got, duplicate, ended := c.register(&r, seen); got.CallCounted != x.again || duplicate || ended {
 				t.Errorf("%s: record %d, attempt %d: %+v, again %v", name, i, x.attempt, got, x.again)
 			}
 			seen = ingest.RestoreDeduper(seen.State())
@@ -60,6 +59,9 @@ func TestRequestsCountOnce(t *testing.T) {
 		ID: "a", Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: end.ArrivedAt, Phase: ingest.PhaseArrived,
 		PromptTokens: 100, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 	}
+	cancelled, rejected := end, end
+	cancelled.Phase, cancelled.FinishedAt, cancelled.OutputTokens = ingest.PhaseCancelled, end.FinishedAt.Add(time.Second), ingest.Unknown
+	rejected.Phase = ingest.PhaseRejected
 	short := arrival
 	short.PromptTokens = ingest.Unknown
 	nameless := arrival
@@ -89,6 +91,8 @@ func TestRequestsCountOnce(t *testing.T) {
 		"each twice":             {arrival, arrival, end, arrival, end},
 		"prompt known at end":    {short, end},
 		"arrival without its id": {nameless, end},
+		"two ends":               {end, cancelled, rejected},
+		"two ends and arrival":   {arrival, end, cancelled, arrival},
 	} {
 		if diff := cmp.Diff(want, window(records...)); diff != "" {
 			t.Errorf("%s (-one record +more):\n%s", name, diff)

@@ -239,15 +239,15 @@ func (p *Pipeline) request(r *ingest.Request, emit func(*Output)) ingest.Reason 
 	if _, reason := p.admit(r.Pool, r.EventTime(), emit); reason != "" {
 		return reason
 	}
-	if p.dedup.Seen(r.Pool, r.ID, r.Attempt, r.Phase) {
+	before, duplicate, ended := p.state.Calls.register(r, p.dedup)
+	switch {
+	case duplicate:
 		return ingest.ReasonDuplicate
+	case ended:
+		return ""
 	}
 	if class, ok := p.cfg.Classify.Class(r); ok {
 		r.Class = class
-	}
-	before, done := p.state.Calls.earlier(r, p.dedup)
-	if done {
-		return "" // a record of the arrival that came after the end
 	}
 	return p.aggregator.AddAttempt(r, before)
 }
