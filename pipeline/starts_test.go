@@ -125,3 +125,31 @@ func TestRequestTimeOfAcks(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestOfReadyReplica: a replica takes the newest request for replicas before it was pending, or the oldest if it
+// did not report that it was pending. One that was pending before every request was started by somebody else.
+func TestRequestOfReadyReplica(t *testing.T) {
+	first, second := midnight, midnight.Add(5*time.Minute)
+	ready := midnight.Add(10 * time.Minute)
+	for _, x := range []struct {
+		name    string
+		warmed  time.Duration
+		started time.Time
+		lag     time.Duration
+		left    int
+	}{
+		{"ready only", 0, time.Time{}, 10 * time.Minute, 1},
+		{"ready only, process older than the request", 0, midnight.Add(-time.Second), 0, 2},
+		{"pending after the second", 4 * time.Minute, time.Time{}, 5 * time.Minute, 1},
+		{"pending at the second", 5 * time.Minute, time.Time{}, 5 * time.Minute, 1},
+		{"pending after the first", 6 * time.Minute, time.Time{}, 10 * time.Minute, 1},
+		{"pending before both", 11 * time.Minute, time.Time{}, 0, 2},
+	} {
+		a := asks{Open: []time.Time{first, second}}
+		r := report("r", ready, ingest.ReplicaReady)
+		r.StartedAt = x.started
+		if lag := a.complete(&r, x.warmed); lag != x.lag || len(a.Open) != x.left {
+			t.Errorf("%s: %s, %d requests left; want %s, %d", x.name, lag, len(a.Open), x.lag, x.left)
+		}
+	}
+}

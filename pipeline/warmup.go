@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -9,23 +10,23 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// asks are the replicas that decisions requested and that are not ready yet.
+// asks are the requests for replicas by decisions, until the replicas are ready.
 type asks struct {
-	Open    []time.Time `cbor:"1,keyasint,omitempty"` // request times, one a replica, ascending, at most maxAsks
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // times of requests for replicas, one a replica, ascending, at most maxAsks
 	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a requested replica last became ready; to the second
 }
 
 const (
 	// ackPrecedence is how long, after an ack or a requested replica, startup times that replicas report are ignored:
-	// acks and requests give the whole lag.
+	// acks and requests for replicas give the whole lag.
 	ackPrecedence = 24 * time.Hour
 	maxAsks       = 256
-	// maxAskAge is the age beyond which a request teaches no lag: perhaps no autoscaler obeyed it.
+	// maxAskAge is the age beyond which a request for a replica teaches no lag: perhaps no autoscaler obeyed it.
 	maxAskAge = time.Hour
 )
 
-// update follows a decision; was is the desired number before. An increase is a new request, a decrease takes back the
-// newest ones. No more are open than replicas are missing.
+// update follows a decision; was is the desired number before. An increase is a new request for replicas, a decrease
+// takes back the newest ones. No more are open than replicas are missing.
 func (a *asks) update(d *alerting.Decision, was int) {
 	if d.Mode != alerting.Active || d.Stale {
 		a.Open = nil
@@ -41,17 +42,16 @@ func (a *asks) update(d *alerting.Decision, was int) {
 	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
 }
 
-// complete removes the request of a replica that became ready, and returns its lag; 0 if there is no request, the
-// process started before it, or it is too old. The request is the newest one before the replica was pending, if that
-// was reported (warmed > 0), else the oldest.
+// complete removes the request for a replica that became ready, and returns the lag; 0 if there is no such request, or it
+// is too old. It is the newest one before the replica was pending, if that was reported (warmed > 0), else the oldest. If
+// the replica was pending, or its process started, before the request, somebody else started it.
 func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 	at := 0
 	if warmed > 0 {
 		pending := r.At.Add(-warmed)
-		n, _ := slices.BinarySearchFunc(a.Open, pending.Add(1), time.Time.Compare)
-		at = max(0, n-1)
+		at = sort.Search(len(a.Open), func(i int) bool { return a.Open[i].After(pending) }) - 1
 	}
-	if len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[at]) {
+	if at < 0 || len(a.Open) == 0 || !r.StartedAt.IsZero() && r.StartedAt.Before(a.Open[at]) {
 		return 0
 	}
 	lag := r.At.Sub(a.Open[at])
@@ -65,7 +65,7 @@ func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 
 // learnWarmup learns the warm-up lag from a replica's reports: from the request to its first ready report. If no
 // autoscaler is known to obey decisions, the lag is the pending time. The startup time of the process is only a part of
-// the lag: it counts if requests teach nothing, and if it is more than the median lag.
+// the lag: it counts if requests for replicas teach nothing, and if it is more than the median lag.
 func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
 	var lag time.Duration
 	if life.New {
@@ -89,8 +89,8 @@ func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mo
 	}
 }
 
-// pendingAges is how long ago each pending replica was requested: by the open requests, oldest first, else by its first
-// report.
+// pendingAges is how long ago each pending replica was requested: by the open requests for replicas, oldest first, else
+// by its first report.
 func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
 	if !s.Observed {
 		return nil
