@@ -52,14 +52,13 @@ type Item struct {
 // At returns the event time at which the item becomes known. A record becomes known at the request's end, if that is
 // known and the record is of the end; a row of a CSV file at its own time.
 func (it Item) At() time.Time {
-	switch r := it.Request; {
-	case it.Sum != nil:
+	if it.Sum != nil {
 		return it.Sum.Start
-	case r.Phase != ingest.PhaseArrived && !r.FinishedAt.IsZero():
-		return r.FinishedAt
-	default:
-		return r.EventTime()
 	}
+	if r := it.Request; r.Phase != ingest.PhaseArrived && !r.FinishedAt.IsZero() {
+		return r.FinishedAt
+	}
+	return it.Request.EventTime()
 }
 
 func (it Item) class() string {
@@ -145,7 +144,7 @@ type Reader struct {
 	lines *lineScanner
 
 	sorted rowHeap
-	seq    int64
+	seq    int64         // rows read, with those left out
 	last   int64         // time of the last returned row
 	bin    time.Duration // width of a bin
 	eof    bool
@@ -321,6 +320,7 @@ func (r *Reader) read() error {
 		read, total := r.progress()
 		r.opts.Progress(cmp.Or(r.opts.label, "reading"), read, total)
 	}
+	r.seq++
 	item, err := r.rows.next()
 	var bad badRow
 	switch {
@@ -343,7 +343,6 @@ func (r *Reader) read() error {
 		return nil
 	}
 	r.Summary.Rows++
-	r.seq++
 	heap.Push(&r.sorted, &row{Item: item, at: at, seq: r.seq, width: r.bin})
 	return nil
 }

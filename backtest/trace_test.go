@@ -53,6 +53,28 @@ func render(it Item, start time.Time) string {
 	return strings.Join([]string{at, q.Class, n(float64(q.PromptTokens)), n(float64(q.CachedTokens)), n(float64(q.OutputTokens))}, " ")
 }
 
+// TestProgressOfLeftOutRows: progress is shown every 64 rows of the file, also of rows that are left out.
+func TestProgressOfLeftOutRows(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("t_s,class,requests\n")
+	for i := range 64 * 20 {
+		class := "other"
+		if i < 64 {
+			class = "kept"
+		}
+		fmt.Fprintf(&file, "%d,%s,1\n", 60*i, class)
+	}
+	path := filepath.Join(t.TempDir(), "trace.csv")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	items, _ := readAll(t, path, Options{Only: "kept", Progress: func(string, int64, int64) { calls++ }})
+	if len(items) != 64 || calls < 20 || calls > 22 {
+		t.Errorf("%d items and %d calls, want 64 and about 20", len(items), calls)
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for _, test := range []struct {
 		file, format string

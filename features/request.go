@@ -209,7 +209,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	prompt := float64(e.prompt)
 	if e.teaches() {
 		c.Expected.learn(e)
-		atOnce := e.started == never || e.started-e.arrived < minQueueDelay
+		atOnce := e.started == never || e.arrived == never || e.started-e.arrived < minQueueDelay
 		if e.how == finished && timed && e.first != never && atOnce {
 			w.Pace.add(e, &l)
 		}

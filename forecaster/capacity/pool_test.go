@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -119,8 +120,9 @@ func TestNewRefuses(t *testing.T) {
 		{"pools[llama].kv_target: 1.2 is out of 0…1", func(c *Config) { c.KVTarget = 1.2 }},
 		{"pools[llama].gpu.utilization: 90 is out of 0…1", func(c *Config) { c.GPU.Utilization = 90 }},
 		{"pools[llama].quantile: 95 is out of 0…0.999", func(c *Config) { c.Quantile = 95 }},
-		{"pools[llama].decode_tokens_per_s: -1 is below 0", func(c *Config) { c.DecodeTokensPerS = -1 }},
-		{"pools[llama].itl: -0.001 is below 0", func(c *Config) { c.ITL = -time.Millisecond }},
+		{"pools[llama].decode_tokens_per_s: -1 is not a number of 0 or more", func(c *Config) { c.DecodeTokensPerS = -1 }},
+		{"pools[llama].gpu_hour_usd: +Inf is not a number of 0 or more", func(c *Config) { c.GPUHourUSD = math.Inf(1) }},
+		{"pools[llama].itl: -0.001 is not a number of 0 or more", func(c *Config) { c.ITL = -time.Millisecond }},
 		{"pools[llama].replicas.max: not set", func(c *Config) { c.Replicas.Max = 0 }},
 		{"pools[llama].replicas.min: 20 is above max (16)", func(c *Config) { c.Replicas.Min, c.Replicas.Initial = 20, 20 }},
 		{"pools[llama].replicas.initial: 1 is out of min…max (2…16)", func(c *Config) { c.Replicas.Initial = 1 }},
@@ -128,8 +130,8 @@ func TestNewRefuses(t *testing.T) {
 		{"pools[llama].gpu.per_replica: -2 is out of 1…1024", func(c *Config) { c.GPU.PerReplica = -2 }},
 		{`pools[llama].gpu.memory: "80" is no memory size with a unit, from 0 to 1024TiB; write it like 80GiB`, func(c *Config) { c.GPU.Memory = "80" }},
 		{`pools[llama].gpu.type: "h100" is no GPU known by name (a100-40g, `, func(c *Config) { c.GPU.Type, c.GPU.Memory = "h100", "" }},
-		{"pools[llama].limits.tokens_per_min: -1 is below 0", func(c *Config) { c.Limits.TokensPerMin = -1 }},
-		{"pools[llama].slo.ttft: -1 is below 0", func(c *Config) { c.SLO.TTFT = -time.Second }},
+		{"pools[llama].limits.tokens_per_min: -1 is not a number of 0 or more", func(c *Config) { c.Limits.TokensPerMin = -1 }},
+		{"pools[llama].slo.ttft: -1 is not a number of 0 or more", func(c *Config) { c.SLO.TTFT = -time.Second }},
 		{"pools[llama].disaggregated.prefill_replicas.min: 3 is above max (2)", func(c *Config) { c.Disaggregated.PrefillReplicas, c.Reserves = Replicas{Min: 3, Max: 2}, Reserves{} }},
 		{"pools[llama].budget_hour_usd: 40, and gpu_hour_usd is not set", func(c *Config) { c.BudgetHourUSD, c.GPUHourUSD = 40, 0 }},
 		{"pools[llama].disaggregated.prefill_replicas.max: not set, and", func(c *Config) { c.Disaggregated.PrefillReplicas.Initial = 2 }},

@@ -66,7 +66,7 @@ func (c Config) check() error {
 		{"limits.tokens_per_min", c.Limits.TokensPerMin}, {"disaggregated.prefill_replicas.min", float64(c.Disaggregated.PrefillReplicas.Min)},
 	} {
 		if !(amount.value >= 0) || math.IsInf(amount.value, 0) {
-			return c.errorf(amount.key, "%g is below 0; set 0 (unset) or more", amount.value)
+			return c.errorf(amount.key, "%g is not a number of 0 or more; set 0 (unset) or more", amount.value)
 		}
 	}
 	if c.BudgetHourUSD > 0 && c.GPUHourUSD == 0 {
