@@ -26,7 +26,7 @@ type classDemand struct {
 // the pool blocks scaling; nil otherwise. If both roles of a disaggregated pool are short, the lower limit counts. The
 // classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
 // would exceed their part half of the time, so the limits of the others would not protect them.
-func (p *plan) admission(cfg Config) []AdmissionLimit {
+func (p *draft) admission(cfg Config) []AdmissionLimit {
 	if p.unusable != usable {
 		return nil
 	}
@@ -50,7 +50,7 @@ func lowerLimits(a, b []AdmissionLimit) []AdmissionLimit {
 }
 
 // admitted is admission for the ready replicas of d's role.
-func (p *plan) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
+func (p *draft) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
 	b := s.binding(d.Binding)
 	if b == nil || b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil

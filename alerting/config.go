@@ -13,11 +13,11 @@ type Config struct {
 	Mode     Mode    `yaml:"mode"`
 	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 computes it from each pool's costs (0.95 without costs)
 
-	Hold        time.Duration `yaml:"hold"`          // added to the warm-up lag to look ahead; a request is kept for both, unless demand is gone
+	Hold        time.Duration `yaml:"hold"`          // added to the warm-up lag to look ahead; a request for replicas is kept for both, unless demand is gone
 	Cooldown    time.Duration `yaml:"cooldown"`      // how long the smaller pool must have been enough, and must be so after the warm-up lag
 	ScaleInStep int           `yaml:"scale_in_step"` // replicas removed at a time; 0 is unlimited
 
-	Priorities []string `yaml:"priorities"` // classes, most important first: if saturation cannot be averted, classes that are not listed are limited first, then the last
+	Priorities []string `yaml:"priorities"` // classes, the most important first. Admission limits begin with classes that are not listed, then with the last
 
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force scale-out
 
@@ -48,15 +48,15 @@ const DefaultQuantile = 0.95
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix.
 func (c Config) Check() error {
 	const horizon = forecaster.Horizon * time.Minute
-	share, span := "a share such as 0.9", "it between them"
+	aShare, between := "a share such as 0.9", "it between them"
 	if c.Mode != Advisory && c.Mode != Active {
 		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
 	}
 	if err := cmp.Or(
-		within("quantile", c.Quantile, 0, 0.999, share),
-		within("alert_probability", c.AlertProbability, 0.01, 1, share), within("warning_probability", c.WarningProbability, 0.01, 1, share),
-		within("hold", c.Hold, 0, horizon, span), within("cooldown", c.Cooldown, 0, horizon, span),
-		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, span),
+		within("quantile", c.Quantile, 0, 0.999, aShare),
+		within("alert_probability", c.AlertProbability, 0.01, 1, aShare), within("warning_probability", c.WarningProbability, 0.01, 1, aShare),
+		within("hold", c.Hold, 0, horizon, between), within("cooldown", c.Cooldown, 0, horizon, between),
+		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, between),
 		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
 	); err != nil {
 		return err

@@ -77,7 +77,7 @@ type kept struct {
 // number of replicas. Stale, cold or unsized evidence never scales in. The pool's bounds come last and are named in
 // Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
-	p := newPlan(now, &in, &st, cfg)
+	p := newDraft(now, &in, &st, cfg)
 	st.update(p)
 	d := &p.Decision
 	d.Needed = p.target(&p.own, &st, cfg)
@@ -94,7 +94,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		}
 	}
 
-	short := d.Desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has requests that are overdue
+	short := d.Desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has replicas that are overdue
 	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
 	case asks && (d.Desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
@@ -106,13 +106,13 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	st.Short = short && asks
 	st.updateSupply(d, p.own.supply)
 	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, d.Desired, now
-	st.publish(d, cfg)
+	st.setPublish(d, cfg)
 	d.Reason = p.reason(cfg)
 	return p.Decision, st
 }
 
 // target is the number of replicas of a role to request, before bounds. If demand cannot be sized, none is removed.
-func (p *plan) target(s *side, st *State, cfg Config) int {
+func (p *draft) target(s *side, st *State, cfg Config) int {
 	there := max(s.current, s.asked)
 	if p.unusable != usable || len(s.rows) == 0 {
 		*s.kept = nil
@@ -130,7 +130,7 @@ func (p *plan) target(s *side, st *State, cfg Config) int {
 		}
 	}
 	if enough >= s.current {
-		return enough // only the request is reduced; no replica is removed
+		return enough // fewer are requested; no replica is removed
 	}
 	if s.blockedBy = p.whyStay(st, cfg, s.rows); s.blockedBy != "" {
 		return s.current
@@ -152,11 +152,12 @@ func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []k
 	return append(keeps, kept{now.Unix(), replicas})
 }
 
-// whyKeepRequest returns why the request made at s.askedAt is not withdrawn, although enough replicas would do; "" if
-// it may be. A cancelled start costs money without use, so a request is kept for the warm-up plus decision.hold; while
-// a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is clearly gone: no request
-// for ten minutes, or more than a third of the ready replicas (and more than one) are not needed.
-func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
+// whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although enough replicas would do;
+// "" if it may be. A cancelled start costs money without use, so a request for replicas is kept for the warm-up plus
+// decision.hold; while a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is
+// clearly gone: no user's request for ten minutes, or more than a third of the ready replicas (and more than one) are not
+// needed.
+func (p *draft) whyKeepRequest(s *side, enough int, cfg Config) string {
 	until := p.Lead + cfg.Hold
 	if len(s.supply.Pending) > 0 {
 		until = max(until, 2*p.Lead)
@@ -164,13 +165,13 @@ func (p *plan) whyKeepRequest(s *side, enough int, cfg Config) string {
 	if s.askedAt.IsZero() || p.Tick.Sub(s.askedAt) >= until || s.supply.Ready-enough > max(1, s.supply.Ready/3) || p.withoutRequests() {
 		return ""
 	}
-	return fmt.Sprintf("the request of %s is kept until %s", clock(s.askedAt), clock(s.askedAt.Add(until)))
+	return fmt.Sprintf("the request for replicas of %s is kept until %s", clock(s.askedAt), clock(s.askedAt.Add(until)))
 }
 
 // consolidated is the fewest ready replicas that keep the fullest KV cache below danger; 0 if unknown. It assumes that
 // the fullest cache grows like the mean, because load stays as uneven. With fewer, the reactive floor would scale out
 // at once.
-func (p *plan) consolidated(s *side) int {
+func (p *draft) consolidated(s *side) int {
 	state := &p.in.Minute.State
 	if s.role == capacity.PrefillRole || !state.Observed || len(s.supply.Pending) > 0 { // pending ones go first, and have an empty cache
 		return 0
@@ -182,10 +183,10 @@ func (p *plan) consolidated(s *side) int {
 const kvDanger = 0.85
 
 // danger is the share of a replica's KV cache above which the floor scales out.
-func (p *plan) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
+func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
 // update notes since when demand can be sized.
-func (st *State) update(p *plan) {
+func (st *State) update(p *draft) {
 	switch {
 	case p.unusable != usable:
 		st.UsableSince = time.Time{}
@@ -195,7 +196,7 @@ func (st *State) update(p *plan) {
 }
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
-func (p *plan) whyStay(st *State, cfg Config, rows []resource) string {
+func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, minKnown) - p.Tick.Sub(st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
@@ -233,7 +234,7 @@ func (r *resource) bursting() bool {
 
 // bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it.
 // most is the limit. The other role has others replicas, which share the budget.
-func (p *plan) bound(s *side, target, others int, cfg Config) (desired, most int, constraints []Constraint) {
+func (p *draft) bound(s *side, target, others int, cfg Config) (desired, most int, constraints []Constraint) {
 	bounds, keys := p.in.Pool.BoundsOf(s.role), "replicas."
 	if s.role == capacity.PrefillRole {
 		keys = "disaggregated.prefill_replicas."
@@ -263,9 +264,9 @@ func (p *plan) bound(s *side, target, others int, cfg Config) (desired, most int
 	return desired, most, constraints
 }
 
-// action compares Desired with the current replicas, and if equal, with the previous request: to withdraw a request is
-// an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
-func (p *plan) action() Action {
+// action compares Desired with the current replicas, and if equal, with the previous request for replicas: to withdraw
+// that is an action, too. If demand cannot be sized, a bound may lower the number, but that is no ScaleIn.
+func (p *draft) action() Action {
 	switch by := cmp.Or(cmp.Compare(p.Desired, p.own.current), cmp.Compare(p.Desired, p.own.asked)); {
 	case by > 0:
 		return ScaleOut
@@ -275,10 +276,10 @@ func (p *plan) action() Action {
 	return Hold
 }
 
-// publish gives d a new generation if it changes the published advice or renews it. The first generation is the Unix
+// setPublish sets d.Publish and gives d a new generation if it changes the published advice or renews it. The first generation is the Unix
 // minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier
 // generations.
-func (st *State) publish(d *Decision, cfg Config) {
+func (st *State) setPublish(d *Decision, cfg Config) {
 	action := d.PoolAction()
 	changed := d.Desired != st.PublishedDesired || d.PrefillReplicas() != st.PublishedPrefill || action != st.PublishedAction ||
 		action != Hold && d.Binding != st.PublishedBinding

@@ -149,18 +149,18 @@ func TestDecide(t *testing.T) {
 		"a scale-in continues":                  {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
 		"a step is from the present replicas":   {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), config: func(c *Config) { c.ScaleInStep = 3 }, want: 5, action: ScaleIn},
 		"more replicas than requested":          {scene: scene{ready: 20, median: flat(350), last: 350}, state: earlier(8), want: 19, action: ScaleIn},
-		"a request is kept":                     {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:09. Staying at 8."},
-		"a request is kept: ready, in the hold": {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request of 11:43 UTC is kept until 12:01. Staying at 8."},
+		"a request is kept":                     {scene: scene{ready: 7, pending: 1, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request for replicas of 11:43 UTC is kept until 12:09. Staying at 8."},
+		"a request is kept: ready, in the hold": {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: Hold, says: "7 replicas would do, but the request for replicas of 11:43 UTC is kept until 12:01. Staying at 8."},
 		"a request is over":                     {scene: scene{ready: 8, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn},
 		"a request is kept: a replica is lost":  {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(17)), want: 8, action: ScaleOut, says: "Advising 8 replicas (7 now)."},
-		"a request is withdrawn, with a reason": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. Before, it was 8."},
+		"a request is withdrawn, with a reason": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. The last decision asked for 8."},
 		"a request whose demand is gone":        {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
 		"a request when traffic ended":          {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
-		"a request is kept: a silent minute":    {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request of 11:59 UTC is kept"},
+		"a request is kept: a silent minute":    {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request for replicas of 11:59 UTC is kept"},
 		"latencies recovered": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
-		"a scale-in is withdrawn, with a reason": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. Before, it was 7."},
+		"a scale-in is withdrawn, with a reason": {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(7), want: 8, action: ScaleOut, says: "preempting requests. Staying at 8. The last decision asked for 7."},
 		"a scale-in continues in active mode":    {scene: scene{ready: 8, median: flat(650), last: 650, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: after(earlier(7), func(s *State) { s.LastScaleIn, s.Delivered = noon.Add(-2*time.Minute), new(7) }), config: func(c *Config) { c.Mode = Active }, want: 7, action: Hold},
 		"a request is kept for the cooldown":     {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
@@ -175,7 +175,7 @@ func TestDecide(t *testing.T) {
 
 		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "The newest telemetry is of 11:53 UTC (7 min ago). Holding 8 replicas."},
 		"stale keeps the request":    {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. Before, it was 7."},
+		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. The last decision asked for 7."},
 		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"engines without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.KVUsedMax = .5 }}, state: earlier(8), want: 8, action: Hold,
 			says: "no request is reported although its engines are busy"},
@@ -436,6 +436,14 @@ func TestReplicasFor(t *testing.T) {
 	}{{0, 5, 0}, {-3, 5, 0}, {5, 5, 1}, {5.01, 5, 2}, {0.30000000000000004, .1, 3}, {1e300, 1e-300, maxNeed}} {
 		if got := ReplicasFor(tt.demand, tt.per); got != tt.want {
 			t.Errorf("%g over %g takes %d, want %d", tt.demand, tt.per, got, tt.want)
+		}
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0 min", time.Second: "1 min", time.Minute: "1 min", 61 * time.Second: "2 min"} {
+		if got := span(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 const maxFaults = 8
 
 // addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
-func (p *plan) addEvidence(cfg Config) {
+func (p *draft) addEvidence(cfg Config) {
 	d := &p.Decision
 	d.Floor, d.Stale, d.Withheld = p.own.floor.replicas, p.unusable == stale || p.unusable == noRequests, p.withheld()
 	d.Warnings = slices.Concat(p.in.Projection.Warnings, p.warnings())
@@ -46,7 +46,7 @@ const requestsMissing = "no request is reported although its engines are busy"
 
 // withheld returns why autoscalers get no advice yet; "" if they do. In the first hour, decisions request replicas for
 // the present demand and never scale in. That is published once a few minutes are known, if replicas report.
-func (p *plan) withheld() string {
+func (p *draft) withheld() string {
 	known := 0
 	for i := range p.own.rows {
 		known = max(known, p.own.rows[i].forecast.Known)
@@ -79,7 +79,7 @@ func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
 }
 
 // warnings describe the weaknesses of the evidence.
-func (p *plan) warnings() []string {
+func (p *draft) warnings() []string {
 	var out []string
 	if p.SupplyAssumed {
 		text := fmt.Sprintf("no replica of the pool reports (set scrape.jobs; if the pool has a job, /readyz says why it fails): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
@@ -95,7 +95,7 @@ func (p *plan) warnings() []string {
 }
 
 // silentProducer is a producer that stopped sending while others did not; "" if none.
-func (p *plan) silentProducer() string {
+func (p *draft) silentProducer() string {
 	for i := range p.in.Minute.Faults {
 		if f := &p.in.Minute.Faults[i]; f.Kind == features.FaultSilent {
 			return f.Producer

@@ -73,7 +73,7 @@ func (b *Breach) relief(role capacity.Role) *Relief {
 // updateBreach compares the newest latencies with the objectives of the pool, and raises the floors of the roles that
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
-func (p *plan) updateBreach(was *Breach) {
+func (p *draft) updateBreach(was *Breach) {
 	b := Breach{Since: p.Tick.UTC()}
 	if was != nil {
 		b = *was
@@ -113,7 +113,7 @@ func (p *plan) updateBreach(was *Breach) {
 
 // objective returns a latency divided by its objective, or 0 if it is within. was is whether it was over its objective
 // before. known is false if there is no objective, or if too few of the newest minutes have latencies.
-func (p *plan) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64, known bool) {
+func (p *draft) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64, known bool) {
 	var recent []float64
 	reports := 0.
 	s := p.in.Signals
@@ -171,7 +171,7 @@ func (r *Relief) floor() int {
 }
 
 // latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
-func (p *plan) latencyText() string {
+func (p *draft) latencyText() string {
 	if text := overObjectiveText(p.Objectives); text != "" {
 		return text + " at the 90th percentile"
 	}

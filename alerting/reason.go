@@ -15,11 +15,11 @@ import (
 )
 
 // reason is the decision in a few sentences, for people.
-func (p *plan) reason(cfg Config) string {
+func (p *draft) reason(cfg Config) string {
 	d := &p.Decision
 	s := p.findings(d, &p.own, cfg)
-	if p.own.asked != d.Desired && p.own.asked != p.own.current {
-		s = append(s, fmt.Sprintf("Before, it was %d.", p.own.asked))
+	if askedOther := p.own.asked != d.Desired && p.own.asked != p.own.current; askedOther {
+		s = append(s, fmt.Sprintf("The last decision asked for %d.", p.own.asked))
 	}
 	s = append(s, d.limited())
 	if text := d.byRetries(); text != "" {
@@ -73,11 +73,13 @@ func (d *Decision) changeSentence() string {
 }
 
 // findings are the sentences about the problem and the action for the replicas of s, which d is about.
-func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
+func (p *draft) findings(d *Decision, s *side, cfg Config) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
+	byFloor := s.floor.cause != "" && s.floor.replicas >= s.need && s.floor.replicas > s.current
+	keepsMore := d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min
 	switch {
-	case more && s.floor.cause != "" && s.floor.replicas >= s.need && s.floor.replicas > s.current:
+	case more && byFloor:
 		return []string{capitalise(s.floor.cause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
@@ -89,7 +91,7 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.Lead+cfg.Cooldown), percent(p.KeepQuantile)), move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
-	case d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min:
+	case keepsMore:
 		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
 		return []string{riskSentence(d, cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
@@ -101,7 +103,7 @@ func (p *plan) findings(d *Decision, s *side, cfg Config) []string {
 }
 
 // withoutForecast is the finding if the forecast cannot be used.
-func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
+func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 	why := ""
 	switch p.unusable {
 	case noRequests:
@@ -123,7 +125,7 @@ func (p *plan) withoutForecast(d *Decision, s *side, move string) []string {
 }
 
 // unsizedText says which fact is missing: the capacity of a replica, or the demand for what has one.
-func (p *plan) unsizedText() string {
+func (p *draft) unsizedText() string {
 	var sized []string
 	for _, dimension := range []string{features.DimKV, features.DimPrefill, features.DimDecode, features.DimRequests} {
 		if _, ok := p.in.Pool.PerReplica(dimension, p.kvTokens); ok && p.sideOf(dimension) == &p.own {
@@ -151,7 +153,8 @@ func riskSentence(d *Decision, cfg Config) string {
 	case d.overCapacity(r), r.Probability >= .5 && r.ETA.P50 != forecaster.Never:
 		return capitalise(d.saturationText(r, r.Probability, window)) + ". " + d.probabilitySentence(r, d.pageWindow(cfg))
 	}
-	if text := d.belowReserve(); text != "" && r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total() {
+	onlyReserve := r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total()
+	if text := d.belowReserve(); text != "" && onlyReserve {
 		return capitalise(text) + "."
 	}
 	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
@@ -177,7 +180,7 @@ func percent(p float64) string { return value.Percent(value.Number(p)) }
 
 // span is a duration in whole minutes.
 func span(d time.Duration) string {
-	return fmt.Sprintf("%.0f min", math.Ceil(d.Minutes()-1e-9))
+	return fmt.Sprintf("%.0f min", max(0, math.Ceil(d.Minutes()-1e-9)))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04" + zone) }

@@ -30,7 +30,7 @@ const (
 // retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that
 // fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
 // while the engines have room.
-func (p *plan) retried(r *resource) {
+func (p *draft) retried(r *resource) {
 	factor, current := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
 	if !(factor > 1) {
 		return
@@ -60,7 +60,7 @@ func (p *plan) retried(r *resource) {
 }
 
 // hasRoom reports whether the engines have room: no request waits, and the fullest cache is far below danger.
-func (p *plan) hasRoom() bool {
+func (p *draft) hasRoom() bool {
 	m := &p.in.Minute
 	s := &m.State
 	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger() && !(s.WaitingPerReady >= 1) && s.Preemptions == 0

@@ -11,7 +11,7 @@ import (
 
 // Roles are the replicas of a disaggregated pool by role. Decode is the desired_replicas of the pool. All other fields
 // of a decision are about decode replicas; those that begin with prefill are about replicas that only compute prompts.
-// Prefill replicas do not report, so their number is the last request. A new one is pending until the 90th percentile
+// Prefill replicas do not report, so their number is the last one requested. A new one is pending until the 90th percentile
 // of the warm-up lag.
 type Roles struct {
 	Prefill         int                 `json:"prefill" cbor:"1,keyasint"`
@@ -134,8 +134,8 @@ func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 }
 
 // roles adds the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
-// their own reserves. Steps count from the last request. If demand cannot be sized, the number does not change.
-func (p *plan) roles(st *State, cfg Config) {
+// their own reserves. Steps count from the last request for replicas. If demand cannot be sized, the number does not change.
+func (p *draft) roles(st *State, cfg Config) {
 	if !p.in.Pool.Disaggregated {
 		return
 	}

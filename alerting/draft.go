@@ -12,8 +12,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// plan is a decision in the making, with intermediate values.
-type plan struct {
+// draft is a decision in the making, with intermediate values.
+type draft struct {
 	Decision
 	in       *Input
 	own      side
@@ -39,7 +39,7 @@ type side struct {
 	blockedBy  string  // why replicas stay, although fewer are enough
 }
 
-func (p *plan) sides() []*side {
+func (p *draft) sides() []*side {
 	if p.in.Pool.Disaggregated {
 		return []*side{&p.own, &p.prefill}
 	}
@@ -47,7 +47,7 @@ func (p *plan) sides() []*side {
 }
 
 // sideOf is the side whose replicas serve a resource.
-func (p *plan) sideOf(dimension string) *side {
+func (p *draft) sideOf(dimension string) *side {
 	if p.in.Pool.Disaggregated && capacity.RoleOf(dimension) == capacity.PrefillRole {
 		return &p.prefill
 	}
@@ -65,10 +65,10 @@ const (
 	cold                       // too little history
 )
 
-// newPlan computes supply, demand by resource and the floor, and checks whether the forecast is usable.
-func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
+// newDraft computes supply, demand by resource and the floor, and checks whether the forecast is usable.
+func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	x := &in.Projection
-	p := &plan{in: in, kvTokens: st.KVTokens, Decision: Decision{
+	p := &draft{in: in, kvTokens: st.KVTokens, Decision: Decision{
 		Pool: in.Pool.Name, Tick: now, Sequence: in.Sequence, Mode: cfg.Mode, Expires: now.Add(cfg.Expiry),
 		Binding: x.Binding, Probability: finite(x.Probability), ETA: x.ETA, Lead: x.Lead, Confidence: x.Confidence, Drivers: finiteDrivers(x.Drivers),
 		Reserves: in.Pool.Reserves, WarnFrom: cfg.WarningProbability, Basis: in.Basis,
@@ -122,7 +122,7 @@ func newPlan(now time.Time, in *Input, st *State, cfg Config) *plan {
 
 // size sets the number of replicas that s needs with reserves: to request, and to keep at scale-in. With too little
 // history, only the present demand is requested.
-func (p *plan) size(s *side) {
+func (p *draft) size(s *side) {
 	s.need = s.floor.replicas
 	more := p.in.Pool.ReservesOf(s.role).Total()
 	for i := range s.rows {
@@ -140,19 +140,19 @@ func (p *plan) size(s *side) {
 const busyKV = 0.1
 
 // engineBusy reports whether an engine reports that it has requests.
-func (p *plan) engineBusy() bool {
+func (p *draft) engineBusy() bool {
 	s := &p.in.Minute.State
 	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
 }
 
 // requestless reports whether demand is known to be zero: there are no requests, or they are no longer reported.
-func (p *plan) requestless() bool {
+func (p *draft) requestless() bool {
 	return len(p.own.rows) > 0 && !slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
 // withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a
 // small pool.
-func (p *plan) withoutRequests() bool {
+func (p *draft) withoutRequests() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }
 
@@ -235,7 +235,7 @@ type resource struct {
 }
 
 // addResources adds the resources with known capacity and demand to their sides, in the order of the forecast.
-func (p *plan) addResources(cfg Config) {
+func (p *draft) addResources(cfg Config) {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
 		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
@@ -269,7 +269,7 @@ func (p *plan) addResources(cfg Config) {
 // coldCache is the extra prefill demand after one replica is removed: the others must compute the prompts that its
 // prefix cache served (mean of ten minutes), until they have cached them. In a disaggregated pool, prefill replicas
 // have the cache.
-func (p *plan) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
+func (p *draft) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	const seconds = 600
 	there := p.sideOf(f.Dimension).current
 	if f.Dimension != features.DimPrefill || there == 0 {
@@ -293,7 +293,7 @@ func (s *side) binding(dimension string) *resource {
 
 // shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
 // already does, or if only the floor needs more.
-func (p *plan) shortFrom(cfg Config) time.Time {
+func (p *draft) shortFrom(cfg Config) time.Time {
 	for h := range minutes(p.Lead + cfg.Hold) {
 		for i := range p.own.rows {
 			r := &p.own.rows[i]
@@ -331,7 +331,7 @@ const queueShare = 0.1
 
 // setFloor sets the floor: the replicas for the newest known demand, more if requests queue, if the fullest KV cache is
 // above danger, or if latencies are over their objectives. All are totals, so pending replicas count.
-func (p *plan) setFloor(s *side, cfg Config) {
+func (p *draft) setFloor(s *side, cfg Config) {
 	f := &s.floor
 	for i := range s.rows {
 		f.replicas = max(f.replicas, s.rows[i].now)
