@@ -100,7 +100,8 @@ func (n Notice) Life() time.Duration {
 
 // Sink delivers notices to one consumer. Send blocks until the consumer has the notice, or fails. It must be
 // idempotent, because a delivery that failed may have arrived. The dispatcher calls one Send at a time per sink. It
-// retries until the notice expires, unless a [SendError] says otherwise.
+// retries until the notice expires, unless a [SendError] says otherwise. A sink may have two more methods, which
+// alerting/sink/dispatch.go describes: ID (namer) and KeepsAll (keeper).
 type Sink interface {
 	Name() string
 	Accepts(n Notice) bool // the sink gets no other notices

@@ -41,11 +41,8 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		}))
 		defer server.Close()
 		stream := &bodies{}
-		sinks := map[string]alerting.Sink{"nats": NewNATS(stream, "fw")}
-		for name, kind := range httpSinks {
-			sinks[name] = kind.build(t, server.URL)
-		}
-		for name, s := range sinks {
+		for name, kind := range kinds {
+			s := kind.open(t, server.URL, stream)
 			for what, n := range map[string]alerting.Notice{"event": event, "alert": {Alert: &raised}} {
 				if !s.Accepts(n) {
 					continue

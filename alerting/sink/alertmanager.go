@@ -103,8 +103,8 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 	return err
 }
 
-// render converts event time to wall-clock time, as Alertmanager needs it: else a replayed alert would have ended
-// already. A firing alert lasts, from now, as long as it would from its tick.
+// render is a as Alertmanager reads it. Alertmanager compares with the wall clock, so event times of a replay would have
+// ended already. The end is therefore now plus the time from the tick to the end.
 func (s *Alertmanager) render(a *alerting.Alert) postable {
 	labels := maps.Clone(s.cfg.Labels)
 	if labels == nil {

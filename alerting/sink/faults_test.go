@@ -3,8 +3,6 @@ package sink
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -114,39 +112,10 @@ func hangUp(w http.ResponseWriter, text string) {
 	c.Close()
 }
 
-// httpSink is one kind of sink that sends over HTTP.
-type httpSink struct {
-	build func(t *testing.T, url string) alerting.Sink
-	id    func(r *http.Request, body []byte) string // by which the consumer recognizes a repeat
-	gone  outcome                                   // of status 410
-	signs bool
-}
-
-var httpSinks = map[string]httpSink{
-	"alertmanager": {gone: refused, build: func(t *testing.T, url string) alerting.Sink {
-		return newPeer(t, AlertmanagerConfig{URLs: []string{url}})
-	},
-		id: func(_ *http.Request, body []byte) string {
-			var alerts []postable
-			if err := json.Unmarshal(body, &alerts); err != nil || len(alerts) != 1 {
-				return fmt.Sprintf("%d alerts, %v", len(alerts), err)
-			}
-			return fmt.Sprint(alerts[0].Labels, alerts[0].StartsAt)
-		}},
-	"webhook": {
-		gone:  disabled,
-		signs: true,
-		id:    func(r *http.Request, _ []byte) string { return r.Header.Get("webhook-id") },
-		build: func(t *testing.T, url string) alerting.Sink {
-			return must(NewWebhook(WebhookConfig{Name: "ops", URL: url, SecretFile: keyFile(t, testKey)}))
-		},
-	},
-}
-
 func TestHTTPFaults(t *testing.T) {
-	for sinkName, kind := range httpSinks {
+	for sinkName, kind := range kinds {
 		for _, fault := range httpFaults {
-			if fault.signs && !kind.signs {
+			if kind.id == nil || fault.signs && !kind.signs {
 				continue
 			}
 			t.Run(sinkName+"/"+fault.name, func(t *testing.T) {
@@ -171,7 +140,7 @@ func TestHTTPFaults(t *testing.T) {
 				if fault.serve == nil {
 					server.Listener.Close()
 					address := server.Listener.Addr().String()
-					r.sink = kind.build(t, "http://"+address)
+					r.sink = kind.open(t, "http://"+address, nil)
 					r.run(t, want, 0, func() {
 						l, err := net.Listen("tcp", address)
 						if err != nil {
@@ -188,7 +157,7 @@ func TestHTTPFaults(t *testing.T) {
 					} else {
 						server.Start()
 					}
-					r.sink = kind.build(t, server.URL)
+					r.sink = kind.open(t, server.URL, nil)
 					r.run(t, want, fault.wait, nil)
 				}
 				server.CloseClientConnections()

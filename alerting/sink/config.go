@@ -37,10 +37,10 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	for _, peer := range peers {
 		sinks = append(sinks, peer)
 	}
-	for i, c := range c.Webhooks {
-		s, err := NewWebhook(c)
+	for i, hook := range c.Webhooks {
+		s, err := NewWebhook(hook)
 		if err == nil && slices.ContainsFunc(sinks, func(other alerting.Sink) bool { return other.Name() == s.Name() }) {
-			err = fmt.Errorf("name: %q is taken; name each webhook as no other", c.Name)
+			err = fmt.Errorf("name: %q is taken; name each webhook as no other", hook.Name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("sinks.webhooks[%d].%w", i, err)
