@@ -128,7 +128,6 @@ func (d *decoder) list(node ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// nameOf is the key name of a section.
 var nameOf, _ = yaml.PathString("$.name")
 
 // numbers are the notations of YAML that the kind of a value accepts, and the kind's name for people.
@@ -195,7 +194,6 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(duration), err
 }
 
-// password matches a URL with a password.
 var password = regexp.MustCompile(`//[^/?#\s]*:[^/?#\s]*@`)
 
 // text returns the original text of a value, for a message.

@@ -124,7 +124,6 @@ func settable(v reflect.Value, path string, do func(key string, field reflect.Va
 	}
 }
 
-// env sets keys from the environment.
 func (d *decoder) env(v reflect.Value, getenv func(string) string) {
 	settable(v, "", func(key string, field reflect.Value) {
 		name := EnvName(key)

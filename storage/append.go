@@ -72,7 +72,6 @@ func (s *Store) owns(key features.Key) bool {
 	return key.Class != features.OverflowClass && (s.Shown == nil || s.Shown(key))
 }
 
-// transaction appends one tick.
 type transaction struct {
 	*Store
 	app  promstorage.AppenderV2

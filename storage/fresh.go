@@ -32,7 +32,6 @@ type classValues struct {
 	own    bool
 }
 
-// add replaces a window's values.
 func (m minutes) add(w *features.Window, values []float64, own bool) {
 	end := w.Start.Add(features.Minute).UnixMilli()
 	if m[end] == nil {

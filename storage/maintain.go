@@ -143,7 +143,6 @@ func compact(db *tsdb.DB) (err error) {
 	return db.Compact(context.Background())
 }
 
-// compacted records the result of a compaction.
 func (s *Store) compacted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

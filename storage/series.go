@@ -27,7 +27,6 @@ var (
 	horizons        = [...]string{"5", "15", "30", "60", HorizonWindowMax}
 )
 
-// levelLabels has forecaster.Levels as label values.
 var levelLabels = func() (out [forecaster.NumLevels]string) {
 	for i, level := range forecaster.Levels {
 		out[i] = strconv.FormatFloat(level, 'g', -1, 64)

@@ -189,7 +189,6 @@ func (d *Decoder) within() bool {
 	return d.records <= d.limits.BatchRecords
 }
 
-// refuseEmpty refuses a batch without records.
 func (d *Decoder) refuseEmpty() {
 	if d.records == 0 {
 		d.refuse(ingest.ReasonEmpty, "the batch has no record")

@@ -69,7 +69,6 @@ const (
 // paths are the paths of each field in a format, the most trusted first: keys from the outside in, joined by dots.
 type paths [fieldCount][]string
 
-// below returns the paths of p below each of prefixes.
 func (p paths) below(prefixes ...string) (all paths) {
 	for _, prefix := range prefixes {
 		for f := range p {
@@ -137,10 +136,8 @@ type record struct {
 	ranks   [fieldCount]uint16 // of the found path; 0 for none
 }
 
-// has reports whether the record has f.
 func (r *record) has(f field) bool { return r.ranks[f] != 0 }
 
-// text returns the raw value of f.
 func (r *record) text(f field) []byte { return r.members[f].raw }
 
 // is reports whether f is one of words, in any case.

@@ -20,7 +20,6 @@ var ownPaths = paths{
 	fieldPool: {"pool"}, fieldClass: {"class"}, fieldTenant: {"tenant"}, fieldTier: {"tier"}, fieldFeature: {"feature"},
 }
 
-// decodeForeign reads a message of a foreign format.
 func decodeForeign(d *Decoder, data []byte) {
 	d.split(data, func(record []byte) {
 		if d.within() {
@@ -29,7 +28,6 @@ func decodeForeign(d *Decoder, data []byte) {
 	})
 }
 
-// foreignRecord reads one record, or refuses it.
 func (d *Decoder) foreignRecord(data []byte) {
 	d.refusal = ingest.Refusal{}
 	r, s := &d.found, d.scan(data, d.limits.Depth)

@@ -14,7 +14,6 @@ import (
 // The native format is strict. Readers of foreign formats are lenient: they accept a count as a number or a string, a
 // time in any unit, and a dash, an empty string, null or Python's None for an unknown value.
 
-// missing reports whether the member is missing.
 func (v value) missing() bool {
 	switch v.kind {
 	case 0, 'n':

@@ -26,7 +26,6 @@ func decodeJSON(d *Decoder, data []byte) {
 	}
 }
 
-// decodeSumJSON reads one [ingest.Sum].
 func decodeSumJSON(d *Decoder, data []byte) {
 	native(d, data, sumType, &d.batch.Sums)
 }

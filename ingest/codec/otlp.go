@@ -118,7 +118,6 @@ type export struct {
 	spans    []otlpSpan
 }
 
-// endSpan adds the current span.
 func (x *export) endSpan() {
 	s := &x.span
 	switch {

@@ -7,7 +7,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// spanKey identifies a span in an export.
 type spanKey struct {
 	trace [16]byte
 	id    [8]byte

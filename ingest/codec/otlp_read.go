@@ -139,7 +139,6 @@ func (x *export) read(p part, export otlpMessage, item func(p part)) {
 // export around it.
 const otlpNesting = 4
 
-// readResource reads a ResourceSpans or ResourceLogs.
 func (x *export) readResource(p part, item func(p part)) {
 	x.resource = record{}
 	x.only(p, resourceScopesMessage, 1, func(resource part) {
@@ -160,7 +159,6 @@ func (x *export) readScope(p part, item func(p part)) {
 	})
 }
 
-// readSpan reads a Span.
 func (x *export) readSpan(p part) {
 	x.span, x.failed = otlpSpan{}, false
 	x.members(p, spanMessage, func(number uint32, member part) {
@@ -197,7 +195,6 @@ func readID(to []byte, p part) {
 	}
 }
 
-// readAttribute reads a KeyValue.
 func (x *export) readAttribute(p part, to *record, later uint16) {
 	var key []byte
 	var content part

@@ -100,7 +100,6 @@ func decodeProtobuf(d *Decoder, data []byte) {
 	}
 }
 
-// protobufRecord reads one record into list.
 func protobufRecord[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		next, w := 0, &d.record

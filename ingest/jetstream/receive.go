@@ -157,7 +157,6 @@ func (c *Consumer) open(ctx context.Context) (jetstream.Consumer, error) {
 	})
 }
 
-// decode fills b with what m carries.
 func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *ingest.Batch) {
 	sequence := meta.Sequence.Stream
 	if c.next != 0 && sequence != c.next {

@@ -59,7 +59,6 @@ func (s *Source) isRelayed() bool {
 	return codec.HoldsPrompts(s.about().ContentType)
 }
 
-// about describes the messages of a source.
 func (s *Source) about() codec.Meta {
 	contentType, _ := codec.ContentTypeOf(s.Format)
 	return codec.Meta{Kind: codec.KindRequest, ContentType: contentType, Pool: s.Pool, Class: s.Class}

@@ -10,7 +10,6 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// outcome counts one request's records.
 type outcome struct {
 	accepted, refused, ignored int
 	unserved                   int            // records that are stored, and count as refused: the pipeline does not serve their pools
@@ -85,7 +84,6 @@ func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
 	out.refused += out.unserved
 }
 
-// unusable reports whether nothing of a request could be used.
 func (o *outcome) unusable() bool { return o.accepted+o.ignored == 0 && o.refused > 0 }
 
 // complaint is what was refused, "" for nothing.

@@ -26,7 +26,6 @@ const (
 	grace          = 5 * time.Second // for requests under way when the daemon stops
 )
 
-// timeouts bound the steps of a request.
 type timeouts struct {
 	body  time.Duration // for all of its bytes
 	store time.Duration // for the store's answer

@@ -8,7 +8,6 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// engine is one kind of server that exposes metrics.
 type engine struct {
 	name    string
 	anchors []string            // metrics that every rank has; without one of them it is not this engine

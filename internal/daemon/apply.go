@@ -30,7 +30,6 @@ func (d *Daemon) publishWatermarks(ctx context.Context) error {
 	return d.ticker.Run(ctx, inUse)
 }
 
-// apply applies messages, and counts the results.
 func (d *Daemon) apply(batches []ingest.Batch) {
 	before := d.pipeline.Counters().Records
 	d.tickBegan = time.Now()

@@ -86,7 +86,6 @@ func (d *Daemon) exportListener() {
 	}
 }
 
-// exportSinks exports the results of delivery of each sink.
 func (d *Daemon) exportSinks() {
 	for i, s := range d.dispatcher.Stats() {
 		label := fmt.Sprintf("{sink=%q}", s.Sink)

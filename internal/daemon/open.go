@@ -203,7 +203,6 @@ func (d *Daemon) openScaler(service, key string, c rpc.Config) (*rpc.Server, err
 	return s, nil
 }
 
-// openScraper prepares the scraper of engines; nil if none is configured.
 func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil

@@ -75,7 +75,6 @@ func (d *Daemon) explanation(ctx context.Context, ref string) (alerting.Explanat
 	return x, err
 }
 
-// planDays is how many days of history a plan uses.
 const planDays = 7
 
 // getPlan answers with the launch sheet of a pool, from its last week, replicas and rates:

@@ -101,7 +101,6 @@ func (r *reporter) make(ctx context.Context, p report.Span) error {
 	return nil
 }
 
-// openReporter prepares scheduled reports.
 func (d *Daemon) openReporter() error {
 	zone, err := time.LoadLocation(d.cfg.Report.Timezone)
 	if err != nil {
@@ -121,7 +120,6 @@ func (d *Daemon) openReporter() error {
 	return nil
 }
 
-// reconciled is a report with its id.
 type reconciled struct {
 	id     string
 	report *report.Report

@@ -127,7 +127,6 @@ func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
 // readTimeout bounds reading a snapshot, because missing chunks block it.
 const readTimeout = 30 * time.Second
 
-// take restores the pipeline from a snapshot.
 func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

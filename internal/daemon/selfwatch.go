@@ -29,7 +29,6 @@ func newSelfWatch() *selfWatch {
 	return &selfWatch{began: time.Now().Truncate(time.Second), alerts: new(alerting.AlertTracker)}
 }
 
-// watchSelf checks the daemon each minute until ctx ends.
 func (d *Daemon) watchSelf(ctx context.Context) error {
 	d.checkSelf(d.watch, time.Now())
 	for sleep.For(ctx, selfEvery) {

@@ -67,14 +67,12 @@ func (f faults) text() (trouble string, since time.Time) {
 	return strings.Join(out, "; "), since
 }
 
-// noteWrite records whether the last write of a part succeeded.
 func (d *Daemon) noteWrite(what string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failedWrites.note(d.log, what, err)
 }
 
-// noteScrape records whether the last scrape of a target succeeded.
 func (d *Daemon) noteScrape(target string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -180,7 +180,6 @@ func decode(data []byte) (x Record, err error) {
 	return x, err
 }
 
-// errEnough ends a scan early.
 var errEnough = errors.New("enough")
 
 // scanBatch is how many messages are fetched at once.
