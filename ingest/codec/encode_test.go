@@ -49,8 +49,8 @@ var anyRequest = rapid.Custom(func(t *rapid.T) ingest.Request {
 		Model: anyLabel.Draw(t, "model"), Tenant: anyLabel.Draw(t, "tenant"), Tier: anyLabel.Draw(t, "tier"),
 		Feature: anyLabel.Draw(t, "feature"), Route: anyLabel.Draw(t, "route"), Region: anyLabel.Draw(t, "region"),
 		ReplicaName: anyLabel.Draw(t, "replica"),
-		Phase:       ingest.Phase(rapid.IntRange(0, int(phaseCount)-1).Draw(t, "phase")),
-		Status:      ingest.Status(rapid.IntRange(0, int(statusCount)-1).Draw(t, "status")),
+		Phase:       ingest.Phase(rapid.IntRange(0, int(phaseAbsent)-1).Draw(t, "phase")),
+		Status:      ingest.Status(rapid.IntRange(0, int(statusAbsent)-1).Draw(t, "status")),
 		Attempt:     rapid.IntRange(1, 9).Draw(t, "attempt"), Session: rapid.Uint64().Draw(t, "session"),
 		ArrivedAt:    arrived,
 		PromptTokens: max(0, anyCount.Draw(t, "prompt")), OutputTokens: anyCount.Draw(t, "output"), MaxOutputTokens: anyCount.Draw(t, "max"),
@@ -74,7 +74,7 @@ var anySum = rapid.Custom(func(t *rapid.T) ingest.Sum {
 var anyReplica = rapid.Custom(func(t *rapid.T) ingest.Replica {
 	return ingest.Replica{
 		Pool: some(anyLabel).Draw(t, "pool"), Name: some(anyLabel).Draw(t, "name"),
-		At: anyTime.Draw(t, "at"), State: ingest.ReplicaState(rapid.IntRange(0, int(replicaStateCount)-1).Draw(t, "state")),
+		At: anyTime.Draw(t, "at"), State: ingest.ReplicaState(rapid.IntRange(0, int(replicaStateAbsent)-1).Draw(t, "state")),
 		KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
 		KVUsedRatio: rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(math.NaN())).Draw(t, "ratio"),
 		Running:     anyCount.Draw(t, "running"), Waiting: anyCount.Draw(t, "waiting"), PreemptionsTotal: anyCount.Draw(t, "preemptions"),
@@ -86,7 +86,7 @@ var anyReplica = rapid.Custom(func(t *rapid.T) ingest.Replica {
 var anyAck = rapid.Custom(func(t *rapid.T) ingest.Ack {
 	return ingest.Ack{
 		Pool: some(anyLabel).Draw(t, "pool"), EventID: some(anyLabel).Draw(t, "event"),
-		Generation: anyCount.Draw(t, "generation"), Stage: ingest.AckStage(rapid.IntRange(0, int(ackStageCount)-1).Draw(t, "stage")),
+		Generation: anyCount.Draw(t, "generation"), Stage: ingest.AckStage(rapid.IntRange(0, int(ackStageAbsent)-1).Draw(t, "stage")),
 		At: anyTime.Draw(t, "acked"), Replicas: rapid.IntRange(-1, 1000).Draw(t, "replicas"),
 	}
 })

@@ -48,14 +48,14 @@ var envoy = &foreign{read: (*Decoder).envoyLine, fields: newFieldTable(paths{
 	},
 	fieldTotalTokens:     {"gen_ai.usage.total_tokens", "genai_tokens_total", "llm_total_token", "total_tokens"},
 	fieldMaxOutputTokens: {"gen_ai.request.max_tokens"},
-	fieldObject:          {"mcp.method.name", "mcp_method", "method"},
+	fieldMethod:          {"mcp.method.name", "mcp_method", "method"},
 })}
 
 // envoyLine reads a line of an access log. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
 // the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
 // sent.
 func (d *Decoder) envoyLine(r *record) {
-	if !r.counted() && !isLLMCall(r.members[fieldObject]) {
+	if !r.counted() && !isLLMCall(r.members[fieldMethod]) {
 		d.skip()
 		return
 	}

@@ -48,6 +48,7 @@ const (
 	fieldStream
 	fieldTags
 	fieldObject // kind of record
+	fieldMethod // of HTTP or MCP
 	fieldUsage  // null: reported, but not by this record
 	fieldQueueMS
 	fieldSchema

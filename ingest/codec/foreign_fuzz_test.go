@@ -9,24 +9,23 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-func FuzzDecodeLiteLLM(f *testing.F) { fuzzForeign(f, "litellm") }
-func FuzzDecodeOpenAI(f *testing.F)  { fuzzForeign(f, "openai") }
-func FuzzDecodeEnvoy(f *testing.F)   { fuzzForeign(f, "envoy") }
-func FuzzDecodeSGLang(f *testing.F)  { fuzzForeign(f, "sglang") }
-func FuzzDecodeKong(f *testing.F)    { fuzzForeign(f, "kong") }
-
-// fuzzForeign checks that any bytes become valid records or refusals. A secret inserted anywhere is in neither of them.
-// A prompt added to a record changes nothing.
-func fuzzForeign(f *testing.F, format string) {
-	for _, sample := range samples(f, format) {
-		f.Add(sample, uint16(len(sample)/2))
+// FuzzDecodeForeign checks that any bytes become valid records or refusals. A secret inserted anywhere is in neither of
+// them. A prompt added to a record changes nothing. Each foreign format has samples in a folder of its name.
+func FuzzDecodeForeign(f *testing.F) {
+	var foreign []format
+	for _, format := range formats {
+		if format.foreign != nil {
+			for _, sample := range samples(f, format.name) {
+				f.Add(uint8(len(foreign)), sample, uint16(len(sample)/2))
+			}
+			foreign = append(foreign, format)
+		}
 	}
-	contentType, _ := ContentTypeOf(format)
 	body, _ := json.Marshal(map[string]any{"messages": []string{secret}, "prompt": secret, "choices": map[string]string{secret: secret}})
-	f.Fuzz(func(t *testing.T, data []byte, at uint16) {
+	f.Fuzz(func(t *testing.T, format uint8, data []byte, at uint16) {
 		decode := func(data []byte, named bool) *ingest.Batch {
 			b := ingest.Batch{}
-			Decode(Meta{ContentType: contentType}, data, ingest.DefaultLimits(), &b)
+			Decode(Meta{ContentType: foreign[int(format)%len(foreign)].contentType}, data, ingest.DefaultLimits(), &b)
 			checkBatch(t, &b)
 			checkSecret(t, data, &b, named)
 			checkStored(t, &b)

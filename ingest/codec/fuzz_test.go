@@ -199,7 +199,7 @@ func checkBatch(t *testing.T, b *ingest.Batch) int {
 			}
 		}
 		if r.Pool == "" || r.EventTime().IsZero() || r.PromptTokens < 0 && r.Status == ingest.StatusOK || r.CachedTokens > r.PromptTokens ||
-			r.Attempt < 1 || r.Phase >= phaseCount || r.Status >= statusCount {
+			r.Attempt < 1 || r.Phase >= phaseAbsent || r.Status >= statusAbsent {
 			t.Fatalf("request %+v", r)
 		}
 	}
@@ -223,7 +223,7 @@ func checkBatch(t *testing.T, b *ingest.Batch) int {
 		for _, n := range []int64{r.KVCapacityTokens, r.KVUsedTokens, r.Running, r.Waiting, r.PreemptionsTotal, r.PrefixHitsTotal, r.PrefixQueryTotal} {
 			count(n, counterLimit)
 		}
-		if r.Pool == "" || r.Name == "" || r.At.IsZero() || r.State >= replicaStateCount || r.KVUsedRatio < 0 || r.KVUsedRatio > 1 {
+		if r.Pool == "" || r.Name == "" || r.At.IsZero() || r.State >= replicaStateAbsent || r.KVUsedRatio < 0 || r.KVUsedRatio > 1 {
 			t.Fatalf("replica %+v", r)
 		}
 	}
@@ -232,7 +232,7 @@ func checkBatch(t *testing.T, b *ingest.Batch) int {
 		label(a.EventID)
 		instant(a.At)
 		count(a.Generation, counterLimit)
-		if a.Pool == "" || a.EventID == "" || a.At.IsZero() || a.Stage >= ackStageCount {
+		if a.Pool == "" || a.EventID == "" || a.At.IsZero() || a.Stage >= ackStageAbsent {
 			t.Fatalf("ack %+v", a)
 		}
 	}

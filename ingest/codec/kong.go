@@ -1,7 +1,5 @@
 package codec
 
-import "bytes"
-
 // Lines of Kong's http-log and file-log plugins, with the fields of its AI Proxy plugins. Names:
 // https://developer.konghq.com/ai-gateway/ai-audit-log-reference/, and Kong/kong:
 // kong/llm/plugin/shared-filters/serialize-analytics.lua.
@@ -15,7 +13,7 @@ var kong = &foreign{read: (*Decoder).kongLine, fields: newFieldTable(paths{
 	fieldRoute:      {"route.name", "service.name"},
 	fieldSession:    {"request.headers.x-session-id"},
 	fieldCode:       {"response.status"},
-	fieldObject:     {"request.method"},
+	fieldMethod:     {"request.method"},
 	fieldArrivedAt:  {"started_at"},
 	fieldDurationMS: {"latencies.request"},
 }.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))}
@@ -33,7 +31,8 @@ var kongPaths = paths{
 // Kong's semantic cache. Kong itself answers 429 when its rate limits refuse a call. Such a line counts if it has a
 // model of the AI Proxy or a pool.
 func (d *Decoder) kongLine(r *record) {
-	if bytes.EqualFold(r.text(fieldCacheHit), []byte("hit")) || !r.counted() && (!r.has(fieldModel) && !r.has(fieldPool) || !isLLMCall(r.members[fieldObject])) {
+	refused := (r.has(fieldModel) || r.has(fieldPool)) && isLLMCall(r.members[fieldMethod])
+	if r.is(fieldCacheHit, "hit") || !r.counted() && !refused {
 		d.skip()
 		return
 	}

@@ -55,7 +55,7 @@ func (t *recordType[T]) find(next *int, name []byte, number uint32) *member[T] {
 }
 
 var requestType = &recordType[ingest.Request]{ingest.Request{
-	Phase: phaseCount, Status: statusCount, Attempt: 1,
+	Phase: phaseAbsent, Status: statusAbsent, Attempt: 1,
 	PromptTokens: ingest.Unknown, CachedTokens: ingest.Unknown, OutputTokens: ingest.Unknown, MaxOutputTokens: ingest.Unknown,
 }, (*Decoder).completeRequest, []member[ingest.Request]{
 	{"id", 1, func(r *ingest.Request) any { return &r.ID }},
@@ -96,7 +96,7 @@ var sumType = &recordType[ingest.Sum]{ingest.Sum{
 }}
 
 var replicaType = &recordType[ingest.Replica]{ingest.Replica{
-	State: replicaStateCount, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
+	State: replicaStateAbsent, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
 	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	StartupSeconds: math.NaN(),
 }, (*Decoder).completeReplica, []member[ingest.Replica]{
@@ -116,7 +116,7 @@ var replicaType = &recordType[ingest.Replica]{ingest.Replica{
 	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
 }}
 
-var ackType = &recordType[ingest.Ack]{ingest.Ack{Generation: ingest.Unknown, Stage: ackStageCount, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
+var ackType = &recordType[ingest.Ack]{ingest.Ack{Generation: ingest.Unknown, Stage: ackStageAbsent, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
 	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
 	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
 	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},
@@ -209,10 +209,10 @@ func (d *Decoder) read(s source, name string, to any) {
 // completeRequest also derives a missing phase from the status, and a missing status from the phase.
 func (d *Decoder) completeRequest(r *ingest.Request) {
 	d.fillNames(&r.Pool, &r.Class)
-	if r.Phase == phaseCount {
+	if r.Phase == phaseAbsent {
 		r.Phase = phaseOf[r.Status]
 	}
-	if r.Status == statusCount {
+	if r.Status == statusAbsent {
 		r.Status = statusOf[r.Phase]
 	}
 	if r.PromptTokens == ingest.Unknown {
@@ -225,7 +225,7 @@ func (d *Decoder) completeRequest(r *ingest.Request) {
 }
 
 // phaseOf is the phase at which a request that ended with a status was recorded; statusOf is the status of a request whose
-// record has only the phase. Zero, which is finished and ok, is that of all others.
+// record has only the phase. All other entries are zero: PhaseFinished and StatusOK.
 var (
 	phaseOf  = [256]ingest.Phase{ingest.StatusRejected: ingest.PhaseRejected, ingest.StatusCancelled: ingest.PhaseCancelled}
 	statusOf = [256]ingest.Status{ingest.PhaseRejected: ingest.StatusRejected, ingest.PhaseCancelled: ingest.StatusCancelled}
@@ -283,13 +283,13 @@ func (d *Decoder) completeReplica(r *ingest.Replica) {
 	r.Name = cmp.Or(r.Name, d.meta.Replica)
 	d.require("replica (of the record or the subject)", r.Name != "")
 	d.require("at", !r.At.IsZero())
-	d.require("state", r.State != replicaStateCount)
+	d.require("state", r.State != replicaStateAbsent)
 }
 
 func (d *Decoder) completeAck(a *ingest.Ack) {
 	d.fillNames(&a.Pool, new(string))
 	d.require("event_id", a.EventID != "")
-	d.require("stage", a.Stage != ackStageCount)
+	d.require("stage", a.Stage != ackStageAbsent)
 	d.require("at", !a.At.IsZero())
 }
 
@@ -318,8 +318,8 @@ func (d *Decoder) completeHistory(h *ingest.History) {
 
 // The values for "absent" while a record is decoded.
 var (
-	phaseCount        = ingest.Phase(len(ingest.PhaseNames))
-	statusCount       = ingest.Status(len(ingest.StatusNames))
-	replicaStateCount = ingest.ReplicaState(len(ingest.ReplicaStateNames))
-	ackStageCount     = ingest.AckStage(len(ingest.AckStageNames))
+	phaseAbsent        = ingest.Phase(len(ingest.PhaseNames))
+	statusAbsent       = ingest.Status(len(ingest.StatusNames))
+	replicaStateAbsent = ingest.ReplicaState(len(ingest.ReplicaStateNames))
+	ackStageAbsent     = ingest.AckStage(len(ingest.AckStageNames))
 )

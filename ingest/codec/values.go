@@ -1,11 +1,14 @@
 package codec
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -46,10 +49,11 @@ func (d *Decoder) number(name string, f, limit float64, to *float64) {
 	}
 }
 
-// count stores a whole number in [0, limit]. 12.0 and 1e3 are whole numbers too.
+// count stores a whole number in [0, limit]; NaN is none. 12.0 and 1e3 are whole numbers too.
 func count[T ~int | ~int64](d *Decoder, name string, f float64, limit int64, to *T) {
-	whole := float64(*to)
-	if d.number(name, f, float64(limit), &whole); whole != math.Trunc(whole) {
+	whole := float64(*to) // stays, if f is refused
+	d.number(name, f, float64(limit), &whole)
+	if whole != math.Trunc(whole) {
 		d.fail(ingest.ReasonWrongType, "%s is %g, want a whole number", name, f)
 		return
 	}
@@ -73,7 +77,7 @@ func (d *Decoder) instant(name string, t time.Time, unit string, to *time.Time) 
 	*to = t
 }
 
-// parseNumber parses a decimal number: NaN if it is none, ±Inf if it is out of range.
+// parseNumber parses a number that [strconv.ParseFloat] accepts: NaN if it is none, ±Inf if it is out of range.
 func parseNumber(raw []byte) float64 {
 	if n, ok := smallInt(raw); ok {
 		return float64(n)
@@ -124,18 +128,13 @@ func (d *Decoder) checkLabel(name string, text []byte) bool {
 // labelFault returns why text is no valid label: it is too long, is not UTF-8, or has control characters (Unicode's
 // category Cc: U+0000 to U+001F and U+007F to U+009F); "" if it is valid.
 func labelFault(text []byte, limit int) ingest.Reason {
-	if len(text) > limit {
-		return ingest.ReasonLabelTooLong
-	}
-	ascii, control := true, false
-	for i, c := range text {
-		ascii = ascii && c < 0x80
-		control = control || c < ' ' || c == 0x7f || c == 0xc2 && i+1 < len(text) && text[i+1] < 0xa0
-	}
 	switch {
-	case !ascii && !utf8.Valid(text):
+	case len(text) > limit:
+		return ingest.ReasonLabelTooLong
+	case !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' || c > '~' }): // printable ASCII, as almost all are
+	case !utf8.Valid(text):
 		return ingest.ReasonInvalidUTF8
-	case control:
+	case bytes.ContainsFunc(text, unicode.IsControl):
 		return ingest.ReasonBadLabel
 	}
 	return ""
