@@ -28,10 +28,6 @@ type decoder struct {
 	files map[string]string // paths of files, by key
 }
 
-func newDecoder(file string) *decoder {
-	return &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file), map[string]string{}}
-}
-
 func (d *decoder) refuse(node ast.Node, key, value, bound, fix string) {
 	d.errs.add(d.at(node), errorText(key, value, bound, fix))
 }

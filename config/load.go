@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func Load(path string) (*Config, error) {
 // Parse is [Load] for data in memory. Messages name file, and relative paths in data are relative to its directory. It
 // reads the files that pools name; see [Config.CheckFiles].
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	d := newDecoder(file)
+	d := &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file), map[string]string{}}
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	d.document(data, v, "")

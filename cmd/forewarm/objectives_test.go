@@ -109,7 +109,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	}
 	p.settle(t)
 	storms := map[string]string{}
-	for m := range testenv.Next(alerts) {
+	for m := range testenv.Messages(alerts) {
 		var e alerting.AlertEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestRetriesAreBounded(t *testing.T) {
 		}
 	}
 	most := map[string]int{}
-	for m := range testenv.Next(events) {
+	for m := range testenv.Messages(events) {
 		var e alerting.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	}
 	p.settle(t)
 	raised := map[string]time.Duration{}
-	for m := range testenv.Next(alerts) {
+	for m := range testenv.Messages(alerts) {
 		var e alerting.AlertEvent
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 		}
 	}
 	var reasons []string
-	for m := range testenv.Next(events) {
+	for m := range testenv.Messages(events) {
 		var e alerting.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)

@@ -23,10 +23,8 @@ type Seen struct {
 
 // Inspect looks at all streams. Those that were deleted it makes again.
 func Inspect(ctx context.Context, js jetstream.JetStream, c Config) (seen Seen) {
-	wanted := c.streams()
-	for _, name := range c.buckets() {
-		wanted = append(wanted, jetstream.StreamConfig{Name: name})
-	}
+	buckets := []jetstream.StreamConfig{{Name: "OBJ_" + c.State()}, {Name: "KV_" + c.deliveries()}} // the streams of these
+	wanted := append(c.streams(), buckets...)
 	for i, want := range wanted {
 		s, err := find(ctx, js, want)
 		switch {

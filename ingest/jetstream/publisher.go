@@ -19,8 +19,8 @@ const (
 	maxAttempts  = 5                      // for one message, on a server that answers
 )
 
-// Publisher stores messages in order, each once, through restarts of the server. One that was not acknowledged is sent
-// again; the server drops it by its message id if it was stored. Not safe for concurrent use.
+// Publisher stores messages in order, through restarts of the server. One that was not acknowledged is sent again. The
+// server drops it if it was stored within the stream's duplicate window. Not safe for concurrent use.
 type Publisher struct {
 	js jetstream.JetStream
 }
@@ -53,7 +53,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID string, b *inges
 		case errors.Is(denied, nats.ErrPermissionViolation):
 			return fmt.Errorf("publish to %s: %w; allow this user to publish there (deploy/nats/permissions.conf has the permissions), "+
 				"or connect as another user with -creds or -config", subject, denied)
-		case attempts < maxAttempts:
+		case attempts < maxAttempts: // try again
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", subject)
 		default:

@@ -29,14 +29,15 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// receive runs sessions until ctx ends. Each reads the stream through one consumer on the server. When it breaks (a
-// restart, a lost connection, a lost message), the next one starts after the last delivered message. That is logged at
-// most once a minute.
+// receive runs sessions until ctx ends. When one breaks (a restart, a lost connection, a lost message), the next one
+// starts after the last delivered message. That is logged at most once a minute. free has empty slices, which Run gives
+// back; ready has the decoded messages, and room for all slices.
 func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
 	defer close(ready)
 	seldom := rate.Sometimes{Interval: time.Minute}
 	for ctx.Err() == nil {
-		if err := c.session(ctx, free, ready); ctx.Err() == nil {
+		s := &session{Consumer: c, free: free, ready: ready}
+		if err := s.run(ctx); ctx.Err() == nil {
 			seldom.Do(func() {
 				c.log.Warn("reading the stream was interrupted, trying again", zap.String("stream", c.stream), zap.Error(err))
 			})
@@ -45,66 +46,33 @@ func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, read
 	}
 }
 
-// session decodes messages into free slices. It sends a slice to ready when it is full, when no more messages wait, and
-// at the end. That send never blocks, because ready has room for all slices. The consumer on the server is short-lived.
-// It uses Consume, as the channel of Messages has no room for the server's status messages between a thousand others:
-// the client then drops messages of a stream that is read from far behind.
-func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	consumer, err := c.open(ctx)
+// session reads the stream through one consumer on the server, which is short-lived. It decodes messages into slices, and
+// sends a slice to ready when it is full, when no more messages wait, and at the end.
+type session struct {
+	*Consumer
+	free  <-chan []ingest.Batch
+	ready chan<- []ingest.Batch
+
+	mu        sync.Mutex // guards the fields below: messages come on a goroutine of the client
+	delivered uint64     // messages
+	records   int        // in batches
+	batches   []ingest.Batch
+}
+
+// run reads until ctx ends or the session breaks, and returns why. It uses Consume, as the channel of Messages has no
+// room for the server's status messages between a thousand others: the client then drops messages of a stream that is
+// read from far behind.
+func (s *session) run(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx) // the first reason counts
+	defer fail(nil)
+	consumer, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	var (
-		mu        sync.Mutex // messages come on a goroutine of the client
-		delivered uint64
-		records   int
-		batches   []ingest.Batch // nil while none is being filled
-	)
-	take := func(m jetstream.Msg) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		if meta.Sequence.Consumer != delivered+1 { // true for all messages after a lost one, too
-			return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, delivered+1)
-		}
-		if batches == nil {
-			select {
-			case batches = <-free:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		delivered++
-		batches = batches[:len(batches)+1]
-		b := &batches[len(batches)-1]
-		b.Reset()
-		c.decode(m, meta, b)
-		records += b.Records()
-		if len(batches) == cap(batches) || records >= sliceRecords || meta.NumPending == 0 {
-			ready <- batches
-			batches, records = nil, 0
-		}
-		return nil
-	}
-	broken := make(chan error, 1) // the first reason counts
-	fail := func(err error) {
-		select {
-		case broken <- err:
-		default:
-		}
-	}
-	limit := max(fetchBytes, 2*int(c.js.Conn().MaxPayload()))
+	limit := max(fetchBytes, 2*int(s.js.Conn().MaxPayload()))
 	reading, err := consumer.Consume(
 		func(m jetstream.Msg) {
-			if err := take(m); err != nil {
+			if err := s.take(ctx, m); err != nil {
 				fail(err)
 			}
 		},
@@ -113,19 +81,53 @@ func (c *Consumer) session(ctx context.Context, free <-chan []ingest.Batch, read
 	if err != nil {
 		return err
 	}
-	select {
-	case err = <-broken:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	stop() // take accepts no message after this
+	<-ctx.Done() // no message is taken after this
 	reading.Stop()
-	mu.Lock()
-	defer mu.Unlock()
-	if batches != nil {
-		ready <- batches
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handOver()
+	return context.Cause(ctx)
+}
+
+// take decodes a message. It waits for a free slice if it has none.
+func (s *session) take(ctx context.Context, m jetstream.Msg) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return err
+	meta, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	if meta.Sequence.Consumer != s.delivered+1 { // true for all messages after a lost one, too
+		return fmt.Errorf("delivery %d came in place of %d", meta.Sequence.Consumer, s.delivered+1)
+	}
+	if s.batches == nil {
+		select {
+		case s.batches = <-s.free:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.delivered++
+	s.batches = s.batches[:len(s.batches)+1]
+	b := &s.batches[len(s.batches)-1]
+	b.Reset()
+	s.decode(m, meta, b)
+	s.records += b.Records()
+	if len(s.batches) == cap(s.batches) || s.records >= sliceRecords || meta.NumPending == 0 {
+		s.handOver()
+	}
+	return nil
+}
+
+// handOver sends the slice that is being filled, if there is one.
+func (s *session) handOver() {
+	if s.batches != nil {
+		s.ready <- s.batches
+		s.batches, s.records = nil, 0
+	}
 }
 
 // open makes a consumer on the server that starts at c.next.

@@ -15,8 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const objectStream, valueStream = "OBJ_", "KV_" // and the name of a bucket: its stream
-
 // own is the name of a stream or bucket, such as FOREWARM_STATE. It begins with the prefix of the subjects, so that
 // installations with different prefixes share nothing.
 func (c *Config) own(name string) string {
@@ -66,10 +64,6 @@ func (c *Config) streams() []jetstream.StreamConfig {
 		Subjects: []string{c.Prefix + ".decision.>", c.Prefix + ".notice.>"}, MaxAge: c.Kept.MaxAge, MaxBytes: c.Kept.MaxBytes,
 		AllowAtomicPublish: true, AllowMsgTTL: true,
 	}}
-}
-
-func (c *Config) buckets() []string {
-	return []string{objectStream + c.State(), valueStream + c.deliveries()}
 }
 
 // Stores is what a daemon keeps in JetStream.

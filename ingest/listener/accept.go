@@ -33,14 +33,11 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 		})
 	}
 	b.Histories = nil
-	out := outcome{accepted: b.Records() - len(b.Refused), refused: len(b.Refused), ignored: b.Ignored}
-	if b.Watermark != nil {
-		out.accepted++
-	}
+	out := outcome{refused: len(b.Refused), ignored: b.Ignored}
 	if out.refused > 0 {
 		out.first = b.Refused[0]
 	}
-	l.findUnserved(b, &out)
+	l.countRecords(b, &out)
 	if out.accepted+out.unserved > 0 {
 		ctx, cancel := context.WithTimeout(ctx, l.timeouts.store)
 		defer cancel()
@@ -54,34 +51,34 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	return out, nil
 }
 
-// findUnserved counts the records that the pipeline will refuse for their pools.
-func (l *Listener) findUnserved(b *ingest.Batch, out *outcome) {
-	look := func(pool string) {
+// countRecords counts accepted records, and those that the pipeline will refuse for their pools.
+func (l *Listener) countRecords(b *ingest.Batch, out *outcome) {
+	count := func(pool string) {
 		if l.deps.Serves(pool) {
+			out.accepted++
 			return
 		}
+		out.refused++
 		if out.unserved++; out.unserved == 1 {
 			detail := fmt.Sprintf("pool %.64q is not in the configuration: add it under pools, or set default_pool", pool)
 			out.first = ingest.Refusal{Reason: ingest.ReasonUnknownPool, Detail: detail}
 		}
 	}
 	for k := range b.Requests {
-		look(b.Requests[k].Pool)
+		count(b.Requests[k].Pool)
 	}
 	for k := range b.Sums {
-		look(b.Sums[k].Pool)
+		count(b.Sums[k].Pool)
 	}
 	for k := range b.Replicas {
-		look(b.Replicas[k].Pool)
+		count(b.Replicas[k].Pool)
 	}
 	for k := range b.Acks {
-		look(b.Acks[k].Pool)
+		count(b.Acks[k].Pool)
 	}
-	if b.Watermark != nil && b.Watermark.Pool != "" {
-		look(b.Watermark.Pool)
+	if b.Watermark != nil { // of a pool, as on each subject of requests
+		count(b.Watermark.Pool)
 	}
-	out.accepted -= out.unserved
-	out.refused += out.unserved
 }
 
 func (o *outcome) unusable() bool { return o.accepted+o.ignored == 0 && o.refused > 0 }

@@ -118,7 +118,7 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("%d records were counted, want all %d valid ones", n, valid)
 	}
 	gotLetters := map[ingest.Reason]int{}
-	for m := range testenv.Next(letters) {
+	for m := range testenv.Messages(letters) {
 		gotLetters[ingest.Reason(m.Header.Get(jetstream.HeaderReason))]++
 		if m.Header.Get(jetstream.HeaderDetail) == "" || m.Header.Get(jetstream.HeaderSequence) == "" || len(m.Data) > 0 {
 			t.Errorf("dead letter with headers %v and %d bytes", m.Header, len(m.Data))

@@ -134,7 +134,7 @@ func (p *inProcess) settle(t *testing.T) {
 // and HTTP answers.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
+	alertmanager := testenv.StartAlertmanager(t, silent).URL
 	dir, config := t.TempDir(), []string{
 		"clock: event",
 		"features: {lateness: 0s}",
@@ -175,7 +175,7 @@ func TestDaemon(t *testing.T) {
 // minutes.
 func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 	origins := map[string][]time.Time{}
-	for m := range testenv.Next(s) {
+	for m := range testenv.Messages(s) {
 		f := parse[server.ClassForecast](t, m.Data)
 		if want := ingest.Subject("forewarm", ingest.ForecastSubject, f.Pool, f.Class); m.Subject != want {
 			t.Fatalf("a forecast of %s is on %s", want, m.Subject)
@@ -200,7 +200,7 @@ func checkForecasts(t *testing.T, s *nats.Subscription, start, last time.Time) {
 
 func checkEvents(t *testing.T, s *nats.Subscription) {
 	generation, most := int64(0), 0
-	for m := range testenv.Next(s) {
+	for m := range testenv.Messages(s) {
 		e := parse[alerting.Event](t, m.Data)
 		if e.SpecVersion != "1.0" || e.Type != alerting.EventType || e.Subject != "chat" || e.Source == "" || e.Time.IsZero() ||
 			e.ID != "chat-"+strconv.FormatInt(e.Data.Generation, 10) || m.Header.Get("ce-id") != "" || m.Header.Get("Nats-Msg-Id") != e.ID {

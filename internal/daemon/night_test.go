@@ -115,7 +115,7 @@ func TestScenarioNight(t *testing.T) {
 	p.settle(t)
 
 	first, all := map[string]string{}, map[string]string{} // texts of alerts
-	for m := range testenv.Next(alerts) {
+	for m := range testenv.Messages(alerts) {
 		e := parse[alerting.AlertEvent](t, m.Data)
 		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)

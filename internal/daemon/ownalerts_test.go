@@ -59,7 +59,7 @@ func awaitResolved(t *testing.T, url string, alerts map[string]string) {
 // The watchdog fires while there are ticks.
 func TestOwnAlerts(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
+	alertmanager := testenv.StartAlertmanager(t, silent).URL
 	var broken atomic.Bool
 	broken.Store(true)
 	consumer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +128,7 @@ func TestOwnAlerts(t *testing.T) {
 // it, and is resolved when it sends again.
 func TestSilentProducerAndBack(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
+	alertmanager := testenv.StartAlertmanager(t, silent).URL
 	p := startDaemon(t, "clock: event", "features: {lateness: 30s, stale_after: 5m}", "decision: {mode: active}",
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"']}}", "pools: [{name: chat, decode_tokens_per_s: 4000, replicas: {max: 4}}]")
 	start, m := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC), 0

@@ -125,7 +125,7 @@ func (s *upgradeSite) minutes(t *testing.T, p *inProcess, from, to int) {
 	}
 	p.settle(t)
 	testenv.Await(t, "all notices to be delivered", func() bool { return p.dispatcher.Stats()[0].Queued == 0 })
-	for m := range testenv.Next(events) {
+	for m := range testenv.Messages(events) {
 		e := parse[alerting.Event](t, m.Data)
 		s.events = append(s.events, e)
 	}

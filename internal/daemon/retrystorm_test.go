@@ -51,7 +51,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 	p.settle(t)
 
 	var raised, ended time.Duration
-	for m := range testenv.Next(alerts) {
+	for m := range testenv.Messages(alerts) {
 		e := parse[alerting.AlertEvent](t, m.Data)
 		a := e.Data
 		if a.Name != alerting.RetryStorm {
@@ -70,7 +70,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 	}
 	var before, during alerting.Prescale
 	loads := map[string]float64{} // prefill load of decisions during the storm, by time
-	for m := range testenv.Next(events) {
+	for m := range testenv.Messages(events) {
 		e := parse[alerting.Event](t, m.Data).Data
 		if at := e.IssuedAt.Sub(start); at <= begins*time.Minute {
 			before = e

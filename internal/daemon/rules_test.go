@@ -19,6 +19,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
+// silent is the configuration of an Alertmanager that notifies nobody.
+const silent = "route: {receiver: none}\nreceivers: [{name: none}]"
+
 const (
 	rulesFile  = "../../deploy/rules/forewarm.yaml"
 	runbookDir = "../../deploy/runbooks"
@@ -71,7 +74,7 @@ func TestRules(t *testing.T) {
 // notifies a real Alertmanager. The rules have no waiting times (for) here, because promtool tests them.
 func TestRulesInPrometheus(t *testing.T) {
 	t.Parallel()
-	alertmanager := testenv.StartAlertmanager(t, testenv.Silent).URL
+	alertmanager := testenv.StartAlertmanager(t, silent).URL
 	p := startDaemon(t, "clock: event", "features: {lateness: 0s}", "decision: {mode: active}",
 		"pools: [{name: chat, decode_tokens_per_s: 400, warmup: {p50: 6m, p90: 12m}, replicas: {min: 1, max: 9}}]")
 	text := must(os.ReadFile(rulesFile))

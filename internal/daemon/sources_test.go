@@ -43,7 +43,7 @@ func TestForeignSubjectsAreRelayed(t *testing.T) {
 	} {
 		testenv.Await(t, name, func() bool { return testenv.Metric(t, p.base, name) == want })
 	}
-	for m := range testenv.Next(letters) {
+	for m := range testenv.Messages(letters) {
 		if len(m.Data) > 0 {
 			t.Errorf("dead letter %s, want no part of the record", m.Data)
 		}

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"iter"
 	"path/filepath"
 	"testing"
 	"time"
@@ -50,8 +51,8 @@ func Subscribe(t testing.TB, conn *nats.Conn, subject string) *nats.Subscription
 	return s
 }
 
-// Next iterates over the messages until none comes for half a second.
-func Next(s *nats.Subscription) func(func(*nats.Msg) bool) {
+// Messages iterates over the messages until none comes for half a second.
+func Messages(s *nats.Subscription) iter.Seq[*nats.Msg] {
 	return func(yield func(*nats.Msg) bool) {
 		for {
 			m, err := s.NextMsg(500 * time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,15 +43,13 @@ func serveUntil(t testing.TB, cmd *exec.Cmd, url, ready string) *Server {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &Server{URL: url}
-	p.Stop = func() {
+	stop := sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		p.Stop = func() {}
-	}
-	t.Cleanup(func() { p.Stop() })
+	})
+	t.Cleanup(stop)
 	Await(t, cmd.Path+" to be ready", func() bool { code, _ := Get(url + ready); return code == http.StatusOK })
-	return p
+	return &Server{url, stop}
 }
 
 // StartAlertmanager runs an Alertmanager until the test ends. Without flags, it does not form a cluster.
@@ -64,9 +63,6 @@ func StartAlertmanager(t testing.TB, config string, flags ...string) *Server {
 		"--config.file="+WriteFile(t, filepath.Join(dir, "alertmanager.yml"), config), "--storage.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
 	return serveUntil(t, cmd, "http://"+address, "/-/ready")
 }
-
-// Silent is the configuration of an Alertmanager that notifies nobody.
-const Silent = "route: {receiver: none}\nreceivers: [{name: none}]"
 
 // Scalar returns the value of a query that gives one series, or 0 if it gives none.
 func Scalar(t testing.TB, base, query string, at time.Time) float64 {

@@ -2,8 +2,8 @@
 package testenv
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -86,11 +86,11 @@ func Get(url string) (code int, body string) {
 		return 0, ""
 	}
 	defer res.Body.Close()
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(res.Body); err != nil {
+	content, err := io.ReadAll(res.Body)
+	if err != nil {
 		return 0, ""
 	}
-	return res.StatusCode, b.String()
+	return res.StatusCode, string(content)
 }
 
 // WriteFile writes lines to a file and returns its path.
