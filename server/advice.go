@@ -46,15 +46,16 @@ func withheld(r Reader, v *PoolView, now time.Time) string {
 		return "nothing is decided yet since the daemon started"
 	}
 	life := d.Expires.Sub(d.Tick)
-	switch age := now.Sub(v.Decided); {
+	status := r.Status()
+	switch age := now.Sub(status.TickedAt); {
 	case d.Withheld != "":
 		return d.Withheld
 	case d.Mode != alerting.Active:
 		return fmt.Sprintf("the mode is %s: it would ask for %d replicas", d.Mode, d.Desired)
 	case age > life:
 		return fmt.Sprintf("the last decision is %s old and expired after %s", age.Round(time.Second), life)
-	case r.Status().Clock == string(pipeline.WallClock) && now.After(d.Expires):
-		return "the last decision expired at " + d.Expires.UTC().Format(time.RFC3339) + ", for the daemon is behind its stream"
+	case status.Clock == string(pipeline.WallClock) && now.After(d.Expires):
+		return "the last decision expired at " + d.Expires.UTC().Format(time.RFC3339) + ", because the daemon is behind its stream"
 	}
 	return ""
 }

@@ -45,7 +45,7 @@ func TestAdvise(t *testing.T) {
 			r := fullReader()
 			r.status.Clock = "event"
 			v := &r.pools[1]
-			v.Decided, v.Decision.Mode = decided, alerting.Active
+			r.status.TickedAt, v.Decision.Mode = decided, alerting.Active
 			if tt.change != nil {
 				tt.change(&r.status, v)
 			}

@@ -33,7 +33,7 @@ type ClassForecast struct {
 type DimensionForecast struct {
 	Unit       string                `json:"unit"`
 	Confidence forecaster.Confidence `json:"confidence"`
-	Fallback   bool                  `json:"fallback"` // the last value has the larger part in it
+	Fallback   bool                  `json:"fallback"` // the last value weighs more than the network's forecast, because recent outcomes were nearer to it
 	Values     [][]float64           `json:"values"`   // values[i][j] is quantile j at minute i
 	Max15To30  []float64             `json:"max15_30"` // of the largest minute in 15…30
 }
@@ -47,19 +47,19 @@ func ForecastsOf(pf *forecaster.PoolForecast) []ClassForecast {
 			i = len(all)
 			all = append(all, ClassForecast{
 				Pool: pf.Pool, Class: f.Class, Origin: pf.Origin, Stale: pf.Stale, Minutes: forecastMinutes,
-				Quantiles: atLevels((*forecaster.Quantiles)(&forecaster.Levels)), Dimensions: map[string]DimensionForecast{},
+				Quantiles: atLevels(forecaster.Levels), Dimensions: map[string]DimensionForecast{},
 			})
 		}
-		x := DimensionForecast{Unit: unit(f.Dimension), Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: atLevels(&f.WindowMax)}
+		x := DimensionForecast{Unit: unit(f.Dimension), Confidence: f.Confidence, Fallback: f.Fallback, Max15To30: atLevels(f.WindowMax)}
 		for _, h := range forecastMinutes {
-			x.Values = append(x.Values, atLevels(&f.Minute[h-1]))
+			x.Values = append(x.Values, atLevels(f.Minute[h-1]))
 		}
 		all[i].Dimensions[f.Dimension] = x
 	}
 	return all
 }
 
-func atLevels(q *forecaster.Quantiles) []float64 {
+func atLevels(q forecaster.Quantiles) []float64 {
 	out := make([]float64, len(forecastLevels))
 	for i, level := range forecastLevels {
 		out[i] = q[level]

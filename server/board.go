@@ -2,7 +2,6 @@ package server
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -27,7 +26,7 @@ func (b *Board) Observe(out *pipeline.Output) {
 	views := make([]PoolView, len(out.Pools))
 	for i := range views {
 		v := &views[i]
-		v.PoolOutput, v.Decided = out.Pools[i], time.Now()
+		v.PoolOutput = out.Pools[i]
 		for _, a := range out.Alerts {
 			if !a.Resolved && a.Labels["pool"] == v.Pool {
 				v.Alerts = append(v.Alerts, a)

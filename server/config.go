@@ -17,7 +17,7 @@ type Config struct {
 	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
 	Proxy      Proxy         `yaml:"proxy"`       // that authenticates users
 	Open       bool          `yaml:"open"`        // anyone on the network may read, without authentication
-	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last tick at which gauges are withdrawn
+	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last decision at which gauges are withdrawn
 }
 
 // Proxy is a proxy that authenticates users before it forwards requests.

@@ -39,7 +39,7 @@ var families = append([]family{
 	{"forewarm_floor_replicas", "gauge", "Replicas that the load of this minute needs, without a forecast."},
 	{"forewarm_forecast", "untyped", "Demand forecast a number of minutes ahead; class * is the pool."},
 	{"forewarm_forecast_coverage_ratio", "gauge", "Share of outcomes at or below the published quantile of the largest of the minutes 15 to 30, over about a week. Absent before a day is known."},
-	{"forewarm_forecast_fallback", "gauge", "1 when the last value has been the better forecast lately and has the larger part in the forecast of the pool's total."},
+	{"forewarm_forecast_fallback", "gauge", "1 when, in the forecast of the pool's total, the last value weighs more than the network's forecast, because recent outcomes were nearer to it."},
 	{"forewarm_headroom_ratio", "gauge", "Median of the smallest free share of the capacity within the lead window. Negative when the pool is short, absent without a replica."},
 	{"forewarm_headroom_after_failure_ratio", "gauge", "forewarm_headroom_ratio without the replicas that are kept for failures. Absent where none are kept, or none would be left."},
 	{"forewarm_latency_objective_ratio", "gauge", "90th percentile of the newest minutes' time to first token (ttft) or time per output token (itl), over the pool's objective."},

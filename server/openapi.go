@@ -11,8 +11,8 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// accepted are the query parameters of each path in the document.
-var accepted = func() map[string][]string {
+// parametersOf are the query parameters of each path in the document.
+var parametersOf = func() map[string][]string {
 	var document struct {
 		Paths map[string]struct {
 			Get struct{ Parameters []struct{ Name, In string } }

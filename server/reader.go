@@ -53,8 +53,7 @@ type Status struct {
 // PoolView is one pool at the last tick.
 type PoolView struct {
 	pipeline.PoolOutput
-	Decided time.Time        // when Decision was made, by the clock of this process
-	Alerts  []alerting.Alert // firing ones
+	Alerts []alerting.Alert // firing ones
 }
 
 // find returns the pool of a name. The error is a problem that names some of the known pools.

@@ -74,16 +74,17 @@ func (s *Server) Handler() http.Handler {
 	}
 	for pattern, h := range routes { // paths that are not in the document, such as PromQL's, accept any parameter
 		_, path, _ := strings.Cut(pattern, " ")
-		if names, ok := accepted[strings.Replace(path, "...", "", 1)]; ok {
+		if names, ok := parametersOf[strings.Replace(path, "...", "", 1)]; ok {
 			h = checkQuery(names, h)
 		}
 		mux.Handle(pattern, h)
 	}
 	s.routePages(mux)
-	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), func(w http.ResponseWriter, _ *http.Request, why string) {
+	refuse := func(w http.ResponseWriter, _ *http.Request, why string) {
 		s.foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
-	}))
+	}
+	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), refuse))
 }
 
 // checkQuery refuses a request with a parameter that is not one of the names, such as a misspelt one.
@@ -181,6 +182,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          zap.NewStdLog(s.log),
 	}
+	// The package web logs at level info where it listens. IncreaseLevel must not lower the level.
 	log := slog.New(zapslog.NewHandler(s.log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, s.log.Level()))).Core()))
 	return httpguard.ServeBy(ctx, srv, shutdownTimeout, func() error {
 		return web.Serve(l, srv, &web.FlagConfig{WebConfigFile: &s.cfg.WebConfig}, log)

@@ -17,7 +17,7 @@ type Config struct {
 // address.
 type Planner struct {
 	Pool      string           `yaml:"pool"`
-	Component string           `yaml:"component"` // worker kind of a pool that is not disaggregated: prefill or decode; "" is decode, also for workers that do both
+	Component string           `yaml:"component"` // kind of the workers, prefill or decode, if the pool is not disaggregated; "" means decode, which includes workers that do both
 	Listen    string           `yaml:"listen"`    // host:port for the planner's calls
 	TLS       tlsconfig.Server `yaml:"tls"`
 }

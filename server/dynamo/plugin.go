@@ -34,8 +34,8 @@ func Register(to grpc.ServiceRegistrar, p Planner, reader server.Reader) {
 
 // Propose returns the minimum of workers of the pool; in a disaggregated pool, one for each role.
 func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeStageResponse, error) {
-	replicas, v, err := s.advise()
-	if err != nil { // no error for the planner, which counts errors of a plug-in
+	replicas, v, err := server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
+	if err != nil { // without advice there is no error for the planner, because it counts errors of a plug-in
 		return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Accept{Accept: &pb.AcceptResult{}}}, nil
 	}
 	floors := []*pb.ComponentTarget{floor(cmp.Or(s.planner.Component, componentDecode), replicas)}
@@ -43,7 +43,7 @@ func (s *plugin) Propose(context.Context, *pb.ProposeStageRequest) (*pb.ProposeS
 		floors = []*pb.ComponentTarget{floor(componentPrefill, roles.Prefill), floor(componentDecode, roles.Decode)}
 	}
 	return &pb.ProposeStageResponse{Result: &pb.ProposeStageResponse_Override{
-		Override: &pb.OverrideResult{Targets: floors, Reason: reason(v)},
+		Override: &pb.OverrideResult{Targets: floors, Reason: v.Decision.EventID() + ": " + v.Decision.Reason}, // for the audit log
 	}}, nil
 }
 
@@ -60,11 +60,3 @@ func (s *plugin) Bootstrap(context.Context, *pb.BootstrapRequest) (*pb.Bootstrap
 func (s *plugin) Reset(context.Context, *pb.ResetRequest) (*pb.ResetResponse, error) {
 	return &pb.ResetResponse{Ok: true}, nil
 }
-
-// advise returns the advice for the planner's pool; the error is why there is none.
-func (s *plugin) advise() (replicas int, v *server.PoolView, err error) {
-	return server.Advise(s.reader, s.planner.Pool, server.RoleAll, time.Now())
-}
-
-// reason names the decision, for the planner's audit log.
-func reason(v *server.PoolView) string { return v.Decision.EventID() + ": " + v.Decision.Reason }

@@ -17,15 +17,18 @@ import (
 )
 
 // daemon is a server.Reader with one pool, chat.
-type daemon struct{ view server.PoolView }
+type daemon struct {
+	view   server.PoolView
+	ticked time.Time
+}
 
-func (d *daemon) Status() server.Status    { return server.Status{Clock: "event"} }
+func (d *daemon) Status() server.Status    { return server.Status{Clock: "event", TickedAt: d.ticked} }
 func (d *daemon) Pools() []server.PoolView { return []server.PoolView{d.view} }
 
 // newDaemon asks for 7 replicas.
 func newDaemon() *daemon {
 	at := time.Now()
-	return &daemon{server.PoolView{Decided: at, PoolOutput: pipeline.PoolOutput{
+	return &daemon{ticked: at, view: server.PoolView{PoolOutput: pipeline.PoolOutput{
 		Pool: "chat",
 		Decision: &alerting.Decision{
 			Pool: "chat", Generation: 42, Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7,
@@ -59,7 +62,7 @@ func TestPropose(t *testing.T) {
 		"disaggregated":   {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.ByRole = &alerting.Roles{Prefill: 3, Decode: 7} }, both},
 		"stale":           {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "its telemetry is stale" }, accept},
 		"cold":            {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Withheld = "less than 5 min of its traffic is known" }, accept},
-		"expired":         {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decided = time.Now().Add(-time.Hour) }, accept},
+		"expired":         {Planner{Pool: "chat"}, func(d *daemon) { d.ticked = time.Now().Add(-time.Hour) }, accept},
 		"advisory":        {Planner{Pool: "chat"}, func(d *daemon) { d.view.Decision.Mode = alerting.Advisory }, accept},
 		"unknown pool":    {Planner{Pool: "batch"}, nil, accept},
 	}

@@ -28,13 +28,15 @@ type daemon struct {
 
 func newDaemon() *daemon {
 	at := time.Now()
-	return &daemon{view: server.PoolView{Decided: at, PoolOutput: pipeline.PoolOutput{
+	return &daemon{view: server.PoolView{PoolOutput: pipeline.PoolOutput{
 		Pool: "chat", Projection: &forecaster.Projection{},
 		Decision: &alerting.Decision{Pool: "chat", Tick: at, Expires: at.Add(15 * time.Minute), Mode: alerting.Active, Desired: 7, Confidence: forecaster.Warm},
 	}}}
 }
 
-func (d *daemon) Status() server.Status { return server.Status{Clock: "event", Tick: time.Unix(1, 0)} }
+func (d *daemon) Status() server.Status {
+	return server.Status{Clock: "event", Tick: time.Unix(1, 0), TickedAt: time.Now()}
+}
 
 func (d *daemon) Pools() []server.PoolView {
 	d.mu.Lock()

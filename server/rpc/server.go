@@ -78,8 +78,8 @@ func (s *Server) Run(ctx context.Context) error {
 	serve := func() error { return s.grpc.Serve(netutil.LimitListener(s.socket, maxConnections)) }
 	// ErrServerStopped is the error of a server that was stopped before it began.
 	return httpguard.Until(ctx, "grpc", grpc.ErrServerStopped, serve, func() error {
-		stopped := time.AfterFunc(grace, s.grpc.Stop)
-		defer stopped.Stop()
+		force := time.AfterFunc(grace, s.grpc.Stop)
+		defer force.Stop()
 		s.grpc.GracefulStop()
 		return nil
 	})
