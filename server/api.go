@@ -64,7 +64,6 @@ func rateToJSON(resource string, used float64, b *capacity.Basis) rateJSON {
 	return rateJSON{resource, number(used), b.Source, number(e.Value), number(e.Low), number(e.High), b.Note}
 }
 
-// limitJSON is a limit of the whole pool; more replicas do not raise it.
 type limitJSON struct {
 	Limit       string            `json:"limit"`                  // requests or tokens
 	PerS        number            `json:"per_s"`                  // the limit

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster"
 )
 
 // classJSON is the stored series of one class over the last day; empty if no series of the class are stored.
@@ -62,7 +61,7 @@ func meanOfKnown(values []float64) float64 {
 func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 	class, to := r.PathValue("class"), p.Forecast.Origin.UTC()
 	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}}
-	known := slices.ContainsFunc(p.forecasts(), func(f forecaster.Forecast) bool { return f.Class == class })
+	known := slices.ContainsFunc(ForecastsOf(&p.Forecast), func(f ClassForecast) bool { return f.Class == class })
 	var wanted []seriesJSON
 	for _, d := range features.Forecast {
 		wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})

@@ -104,7 +104,7 @@ func (s *Server) getForecastBasis(r *http.Request) (any, error) {
 	if dimension == "" && p.Projection != nil {
 		dimension = p.Projection.Binding
 	}
-	for _, f := range p.forecasts() {
+	for _, f := range slices.Concat(p.Forecast.Total, p.Forecast.Classes) {
 		if f.Class == class && (dimension == "" || f.Dimension == dimension) {
 			return forecastBasisJSON{forecaster.Explain(&f), unit(f.Dimension)}, nil
 		}

@@ -47,7 +47,6 @@ func timeAxis(title, description, unit string, width, height float64, from, to t
 	return c
 }
 
-// columnOf are the values of a list.
 func columnOf[T any](list []T, value func(*T) float64) []float64 {
 	out := make([]float64, len(list))
 	for i := range list {

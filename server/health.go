@@ -18,7 +18,6 @@ type Check struct {
 	Detail   string `json:"detail"`
 }
 
-// readiness is the answer of /readyz.
 type readiness struct {
 	Ready  bool    `json:"ready"`
 	Checks []Check `json:"checks"`
@@ -82,7 +81,6 @@ func checks(st Status, pools []PoolView, now time.Time) []Check {
 // tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.
 const tickLimit = 3 * time.Minute
 
-// tickCheck fails if the newest tick is too old.
 func tickCheck(st Status, now time.Time) Check {
 	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
 	if st.Clock == string(pipeline.WallClock) {

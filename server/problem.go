@@ -36,7 +36,6 @@ func WriteProblem(w http.ResponseWriter, err error) {
 	_ = writeJSON(w, "application/problem+json", p.Status, p) // it can be encoded
 }
 
-// writeJSON answers with a value.
 func writeJSON(w http.ResponseWriter, kind string, code int, v any) error {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

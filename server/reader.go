@@ -77,11 +77,6 @@ func find(r Reader, name string) (*PoolView, error) {
 	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick%s", name, known)
 }
 
-// forecasts are those of the whole pool, and then those of its classes, as listed in features.Dimensions.
-func (p *PoolView) forecasts() []forecaster.Forecast {
-	return slices.Concat(p.Forecast.Total, p.Forecast.Classes)
-}
-
 // resource finds the projection of one dimension, and that of the replicas that serve it; nil without.
 func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
 	for _, of := range rolesOf(p.Projection) {

@@ -93,7 +93,6 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 
 func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
 
-// poolBody is the content of the page of a pool.
 type poolBody struct {
 	poolJSON
 	All             []string // resources to choose from
@@ -139,7 +138,6 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 	return p.Pool, b, nil
 }
 
-// classBody is the content of the page of a class.
 type classBody struct {
 	*classJSON
 	Figures []*figure
@@ -174,7 +172,6 @@ type slider struct {
 	Min, Max, Step           string
 }
 
-// whatIfBody is the content of the what-if page.
 type whatIfBody struct {
 	Pools   []string
 	Pool    string

@@ -91,7 +91,6 @@ func runBacktest(f *flag.FlagSet) action {
 	}
 }
 
-// loadConfig reads a configuration.
 func loadConfig(path string) (*config.Config, error) {
 	cfg, err := config.Load(path)
 	if err != nil {

@@ -124,7 +124,12 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	if d.demand, err = backtest.Scan(ctx, source(), pc.Features); err != nil {
 		return nil, err
 	}
-	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: d.take}); err != nil {
+	take := func(out *pipeline.Output) {
+		for _, x := range out.Decisions() {
+			d.ticks <- *x
+		}
+	}
+	if d.daemon, err = daemon.New(ctx, cfg, daemon.Options{Version: versionString(), Log: zap.NewNop(), OnTick: take}); err != nil {
 		return nil, err
 	}
 	d.replayer = replayer{prefix: cfg.NATS.Prefix, run: demoPool, pool: demoPool, batch: 1000}
@@ -137,14 +142,6 @@ func newDemo(ctx context.Context, dir string, seed uint64) (*demoRun, error) {
 	return d, nil
 }
 
-// take is called on the daemon's goroutine.
-func (d *demoRun) take(out *pipeline.Output) {
-	for _, x := range out.Decisions() {
-		d.ticks <- *x
-	}
-}
-
-// play runs both days.
 func (d *demoRun) play(ctx context.Context, bar *progress) error {
 	began := time.Now()
 	fmt.Fprintf(d.out, "\nOne day of synthetic traffic first (five classes, some 300,000 requests), so that the daily shape is known.\n"+

@@ -6,7 +6,6 @@ import (
 	"net/url"
 )
 
-// runExplain asks a running daemon to explain a decision.
 func runExplain(f *flag.FlagSet) action {
 	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
 	format := choice(f, "format", "text", "text (default) or json", "text", "json")

@@ -21,7 +21,6 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// initConfig writes a first configuration, from the metrics of the given engines.
 func initConfig(f *flag.FlagSet) action {
 	var urls []string
 	f.Func("metrics", "`URL` of an engine's metrics (vLLM, SGLang, TensorRT-LLM, Dynamo …), such as http://10.0.0.1:8000/metrics; may be repeated", func(s string) error {
@@ -49,11 +48,13 @@ func initConfig(f *flag.FlagSet) action {
 		if kv := c.KV; len(kv) > 0 && slices.Min(kv) < slices.Max(kv) {
 			c.notes = append(c.notes, fmt.Sprintf("replicas hold from %d to %d tokens: the fewest are written, and what each reports is used", slices.Min(kv), slices.Max(kv)))
 		}
-		text, err := c.text()
-		if err == nil {
-			_, err = config.Parse(*path, text, func(string) string { return "" })
+		var b bytes.Buffer
+		aligned := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		if err := errors.Join(first.Execute(aligned, &c), aligned.Flush()); err != nil {
+			return err
 		}
-		if err != nil {
+		text := b.Bytes()
+		if _, err := config.Parse(*path, text, func(string) string { return "" }); err != nil {
 			return usageError{err}
 		}
 		if *path == "-" {
@@ -75,7 +76,6 @@ func initConfig(f *flag.FlagSet) action {
 // poolName needs no quotes in YAML, and is one token of a NATS subject.
 var poolName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// writeNew writes a new file; with force it may replace one.
 func writeNew(path string, text []byte, force bool) (err error) {
 	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	if !force {
@@ -91,7 +91,6 @@ func writeNew(path string, text []byte, force bool) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// firstConfig is the data for a first configuration.
 type firstConfig struct {
 	Pool     string
 	Replicas int
@@ -101,7 +100,6 @@ type firstConfig struct {
 	notes    []string
 }
 
-// add adds the data of engines.
 func (c *firstConfig) add(seen *scrape.Probed) {
 	c.Replicas += len(seen.Replicas)
 	for i := range seen.Replicas {
@@ -142,10 +140,3 @@ var first = template.Must(template.New("").Funcs(template.FuncMap{"least": slice
 
 // MaxReplicas is the guess of replicas.max.
 func (c *firstConfig) MaxReplicas() int { return cmp.Or(2*c.Replicas, 8) }
-
-func (c *firstConfig) text() ([]byte, error) {
-	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	err := errors.Join(first.Execute(t, c), t.Flush())
-	return b.Bytes(), err
-}

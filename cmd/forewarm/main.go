@@ -141,7 +141,6 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 // argument is the name of the command's arguments, such as TRACE.
 func (c *command) argument() string { return strings.Trim(c.args, "[]") }
 
-// help prints a command's arguments and flags.
 func (c *command) help(f *flag.FlagSet, w io.Writer) {
 	fmt.Fprintf(w, "%s\n\nusage: %s\n", c.summary, strings.TrimSpace("forewarm "+c.name+" [flags] "+c.args))
 	if c.args != "" {

@@ -28,7 +28,8 @@ type planFlags struct {
 	format *string // md, json or html
 }
 
-func (p *planFlags) define(f *flag.FlagSet) {
+func runPlan(f *flag.FlagSet) action {
+	p := planFlags{in: plan.NewInput(), query: url.Values{}}
 	f.StringVar(&p.config, "config", "", "configuration `file` whose pool is planned")
 	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, in place of -config: it plans one of its pools with its traffic, replicas, rates and bounds")
 
@@ -60,11 +61,6 @@ func (p *planFlags) define(f *flag.FlagSet) {
 	}
 
 	p.format = choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
-}
-
-func runPlan(f *flag.FlagSet) action {
-	p := planFlags{in: plan.NewInput(), query: url.Values{}}
-	p.define(f)
 	return func(ctx context.Context, _ []string, std streams) error {
 		if p.from != "" {
 			p.query.Set("format", *p.format)
@@ -110,7 +106,6 @@ func (p *planFlags) write(ctx context.Context, std streams) error {
 	return err
 }
 
-// readStated sets the traffic from flags.
 func (p *planFlags) readStated() error {
 	s := &p.stated
 	for _, lengths := range []*plan.Lengths{&s.Prompt, &s.Output} {
@@ -127,7 +122,6 @@ func (p *planFlags) readStated() error {
 	return nil
 }
 
-// readTrace sets the traffic from a trace.
 func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 	bar := progress{w: std.err}
 	defer bar.finish()

@@ -17,7 +17,6 @@ import (
 	"github.com/forewarm/forewarm/server"
 )
 
-// runReport asks a running daemon for a report.
 func runReport(f *flag.FlagSet) action {
 	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
 	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")

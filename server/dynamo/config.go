@@ -22,7 +22,6 @@ type Planner struct {
 	TLS       tlsconfig.Server `yaml:"tls"`
 }
 
-// maxPlanners bounds the listeners.
 const maxPlanners = 64
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and what to do. It opens no file

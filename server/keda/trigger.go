@@ -13,9 +13,6 @@ import (
 	pb "github.com/forewarm/forewarm/server/keda/externalscalerpb"
 )
 
-// fromEnv is the suffix of a key whose value KEDA reads from the environment of the target.
-const fromEnv = "FromEnv"
-
 // readTrigger returns the pool and the role in the metadata that KEDA sends with every call. KEDA also sends its own
 // keys, and may add more. A misspelt role would select all roles, so a key that is similar to one of ours is an error.
 // Errors are gRPC statuses that name the key.
@@ -23,7 +20,7 @@ func readTrigger(ref *pb.ScaledObjectRef) (pool, role string, err error) {
 	role = server.RoleAll
 	metadata := ref.GetScalerMetadata()
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		switch name := strings.TrimSuffix(key, fromEnv); name {
+		switch name := strings.TrimSuffix(key, "FromEnv"); name { // KEDA takes the value from the environment of the target
 		case "pool":
 			pool = metadata[key]
 		case "role":
