@@ -135,8 +135,7 @@ func (b *conditions) contradictedRates() {
 func (b *conditions) saturation() {
 	d := b.Decision
 	who, help := d.Cause(), loadAdvice(d)
-	type evidence = []*ResourceEvidence
-	add := func(name AlertName, likely evidence, l alertWindow, end, action string, more ...string) *Condition {
+	add := func(name AlertName, likely []*ResourceEvidence, l alertWindow, end, action string, more ...string) *Condition {
 		first := likely[0]
 		c := b.add(name, first.Dimension, alertText{
 			Summary:     d.saturationText(first, l.at(first), l.window) + end,

@@ -78,7 +78,11 @@ type kept struct {
 // Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newDraft(now, &in, &st, cfg)
-	st.update(p)
+	if p.unusable != usable {
+		st.UsableSince = time.Time{}
+	} else if st.UsableSince.IsZero() {
+		st.UsableSince = now.UTC()
+	}
 	d := &p.Decision
 	d.Needed = p.target(&p.own, &st, cfg)
 	d.Desired, d.Limit, d.Constraints = p.bound(&p.own, d.Needed, p.prefill.current, cfg)
@@ -184,16 +188,6 @@ const kvDanger = 0.85
 
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
-
-// update notes since when demand can be sized.
-func (st *State) update(p *draft) {
-	switch {
-	case p.unusable != usable:
-		st.UsableSince = time.Time{}
-	case st.UsableSince.IsZero():
-		st.UsableSince = p.Tick.UTC()
-	}
-}
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
 func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {

@@ -306,12 +306,6 @@ func (p *draft) shortFrom(cfg Config) time.Time {
 	return p.Tick
 }
 
-// The models of a forecast.
-const (
-	modelNetwork = "network"
-	modelLast    = "last value"
-)
-
 // finite is v, or 0 if it is NaN or infinite.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -347,8 +341,11 @@ func (p *draft) setFloor(s *side, cfg Config) {
 			f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
 		}
 	}
-	if p.Breach != nil {
-		f.raise(p.Breach.relief(s.role).floor(), p.latencyText())
+	if p.Breach == nil {
+		return
+	}
+	if r := p.Breach.relief(s.role); !r.Failed {
+		f.raise(r.Replicas, p.latencyText())
 	}
 }
 

@@ -34,8 +34,8 @@ func (p *draft) addEvidence(cfg Config) {
 	}
 	if b := p.own.binding(d.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
-		if d.Model = modelNetwork; b.forecast.Fallback {
-			d.Model = modelLast
+		if d.Model = "network"; b.forecast.Fallback {
+			d.Model = "last value"
 		}
 		d.Events = b.forecast.Basis.Events
 	}

@@ -96,12 +96,11 @@ func aftermath(d *Decision, after []Decision) *Aftermath {
 
 // utilisationAt is the utilisation of a resource at the tick of x with a number of replicas; nil if unknown.
 func utilisationAt(resource string, x *Decision, replicas int) *Peak {
-	for i := range x.Resources {
-		if r := &x.Resources[i]; r.Dimension == resource && r.PerReplica > 0 && replicas > 0 {
-			return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: r.Demand / (r.PerReplica * float64(replicas))}
-		}
+	r := x.evidence(resource)
+	if r == nil || !(r.PerReplica > 0) || replicas <= 0 {
+		return nil
 	}
-	return nil
+	return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: r.Demand / (r.PerReplica * float64(replicas))}
 }
 
 // busier is the busier of two ticks, the earlier of equals; either may be nil.
@@ -152,11 +151,13 @@ func (d *Decision) SeenFloor() *int {
 	return new(d.Floor)
 }
 
-// binding is the evidence on the binding resource; nil without one.
-func (d *Decision) binding() *ResourceEvidence {
-	for i := range d.Resources {
-		if d.Resources[i].Dimension == d.Binding {
-			return &d.Resources[i]
+// evidence is the evidence on a resource of either role; nil without any.
+func (d *Decision) evidence(dimension string) *ResourceEvidence {
+	for _, all := range [][]ResourceEvidence{d.Resources, d.Prompts} {
+		for i := range all {
+			if all[i].Dimension == dimension {
+				return &all[i]
+			}
 		}
 	}
 	return nil

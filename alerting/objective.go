@@ -162,14 +162,6 @@ func (r *Relief) raise(ready int, excess float64) {
 	r.Replicas, r.Excess, r.ReadyAt = max(r.Replicas, min(ready+more, maxGrowth*r.From)), excess, time.Time{}
 }
 
-// floor is the minimum of replicas during the breach.
-func (r *Relief) floor() int {
-	if r.Failed {
-		return 0
-	}
-	return r.Replicas
-}
-
 // latencyText is a clause about the latencies over their objectives, or when they last were if nothing newer is known.
 func (p *draft) latencyText() string {
 	if text := overObjectiveText(p.Objectives); text != "" {
@@ -200,7 +192,7 @@ func (b *conditions) latency() {
 		Description: fmt.Sprintf("This has been so for one request in ten since %s.", clock(breach.Since)),
 		Action:      "If it lasts when the new replicas are ready, check the engines, the network and changes of the model.",
 	}
-	if r := b.binding(); r != nil {
+	if r := b.evidence(b.Binding); r != nil {
 		w.Description = joinSentences(w.Description, b.utilisationSentence(r))
 	}
 	severity := Warning

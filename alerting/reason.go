@@ -52,10 +52,10 @@ func (d *Decision) limited() string {
 	return "Limited by " + strings.Join(texts(d.Constraints), "; ") + "."
 }
 
-func texts[T fmt.Stringer](values []T) []string {
-	out := make([]string, len(values))
-	for i, v := range values {
-		out[i] = v.String()
+func texts(all []Constraint) []string {
+	out := []string{}
+	for _, c := range all {
+		out = append(out, c.String())
 	}
 	return out
 }
@@ -145,7 +145,7 @@ func (p *draft) unsizedText() string {
 
 // riskSentence is a sentence about the binding resource. It predicts a saturation only if that is more likely than not.
 func riskSentence(d *Decision, cfg Config) string {
-	r := d.binding()
+	r := d.evidence(d.Binding)
 	window := d.Lead + cfg.Hold
 	switch {
 	case r == nil:

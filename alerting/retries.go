@@ -2,7 +2,6 @@ package alerting
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -88,10 +87,8 @@ func (d *Decision) Retried(dimension string) *Retried {
 	if d == nil {
 		return nil
 	}
-	for _, r := range slices.Concat(d.Resources, d.Prompts) {
-		if r.Dimension == dimension {
-			return r.Retries
-		}
+	if r := d.evidence(dimension); r != nil {
+		return r.Retries
 	}
 	return nil
 }

@@ -172,20 +172,17 @@ func (c Change) atOnce() bool { return c.Lost > 0 || c.Limits < 1 }
 
 // apply changes a load; the result includes additional attempts.
 func (c Change) apply(l Load) Load {
-	hit := l.CacheHit()
-	left := 0.0
-	if hit > 0 && hit < 1 {
-		left = (1 - min(hit*c.CacheHit, 1)) / (1 - hit) // of tokens not cached
-	}
-	fresh := l.PromptFresh * left
-	if hit >= 1 || hit == 0 {
-		fresh = l.PromptSquared * (1 - min(hit*c.CacheHit, 1))
+	before := l.CacheHit()
+	hit := min(before*c.CacheHit, 1)
+	fresh := l.PromptSquared * (1 - hit)
+	if before > 0 && before < 1 {
+		fresh = l.PromptFresh * (1 - hit) / (1 - before)
 	}
 	k := c.Rate * (1 + c.Retry)
 	return Load{
 		Requests: l.Requests * k,
 		Prompt:   l.Prompt * k * c.Prompt,
-		Cached:   l.Prompt * min(hit*c.CacheHit, 1) * k * c.Prompt,
+		Cached:   l.Prompt * hit * k * c.Prompt,
 		Output:   l.Output * k * c.Output,
 
 		PromptSquared: l.PromptSquared * k * c.Prompt * c.Prompt,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -255,23 +256,15 @@ func use(name, title, unit string, demand, have float64) Use {
 	return u
 }
 
-// shareAt is the share of the change at which demand for r in the minute reaches have: by bisection, to 0.001.
+// shareAt is the share of the change at which demand for r in the minute exceeds have, in steps of 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
-	demand := func(s float64) float64 {
-		return r.demand(e.pool, e.partly(s).apply(e.traffic.Minutes[minute]))
-	}
-	if demand(0) > have || e.atOnce() {
+	const steps = 1000
+	if e.atOnce() {
 		return 0
 	}
-	low, high := 0.0, 1.0
-	for high-low > 1e-3 {
-		if middle := (low + high) / 2; demand(middle) > have {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return high
+	return float64(sort.Search(steps, func(step int) bool {
+		return r.demand(e.pool, e.partly(float64(step)/steps).apply(e.traffic.Minutes[minute])) > have
+	})) / steps
 }
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/features"
 )
 
 const (
@@ -106,7 +107,7 @@ func (p *pool) load(t *tick, minute int) load {
 
 // loadOf is the load of a pool's replicas in a minute: all attempts.
 func (p *pool) loadOf(dimension string, minute int) float64 {
-	return at(p.demand[ofTotal(dimension)], minute) * p.loadFactor(dimension, minute)
+	return at(p.demand[series{features.TotalClass, dimension}], minute) * p.loadFactor(dimension, minute)
 }
 
 // loadFactor is the load of all attempts over that of calls in a minute.

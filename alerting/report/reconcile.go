@@ -70,6 +70,7 @@ type builder struct {
 	scoring *scoring
 }
 
+// pool is what the history has of one pool; [Pool] is the report on it.
 type pool struct {
 	*grid
 	demand     map[series][]float64  // by minute from base
@@ -83,8 +84,6 @@ type pool struct {
 }
 
 type series struct{ class, dimension string }
-
-func ofTotal(dimension string) series { return series{features.TotalClass, dimension} }
 
 // headlines are the quantiles of the forecasts headlineMinutes before each minute; NaN if unknown.
 type headlines struct{ p10, p50, p90 []float64 }
