@@ -183,9 +183,6 @@ func (p *draft) consolidated(s *side) int {
 	return ReplicasFor(float64(state.Ready)*min(finite(state.KVUsedMax), 1), p.danger())
 }
 
-// kvDanger is the least KV use of the fullest replica that forces scale-out.
-const kvDanger = 0.85
-
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
@@ -214,12 +211,6 @@ func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
 	}
 	return ""
 }
-
-// minKnown is how long demand must have been known without a gap before scale-in.
-const minKnown = 5 * time.Minute
-
-// burstTail is the ratio of current demand to the median forecast of the next minute above which a burst still drains.
-const burstTail = 1.2
 
 // bursting reports whether the forecast expects a fall that has not happened yet.
 func (r *resource) bursting() bool {

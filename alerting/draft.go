@@ -12,6 +12,21 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
+// Parameters of decisions.
+const (
+	kvDanger   = 0.85            // KV use of the fullest replica that forces scale-out, at least
+	queueShare = 0.1             // of the ready replicas, added for each multiple of the tolerated queue
+	busyKV     = 0.1             // share of a replica's KV cache in use from which its engine counts as busy
+	minKnown   = 5 * time.Minute // how long demand must have been known without a gap before scale-in
+	burstTail  = 1.2             // demand, in multiples of the next minute's median, above which a burst still drains
+	maxNeed    = 1_000_000       // computed replicas, far above the limit of any pool
+
+	// scaleInRisk is the risk allowed at scale-in, divided by the risk at scale-out. It is lower because a missing replica
+	// then takes a whole warm-up to replace. A third was best or near it on the second thirds of eleven pools; a half is
+	// hardly worse, but scales 1.5 times as often.
+	scaleInRisk = 1. / 3
+)
+
 // draft is a decision in the making, with intermediate values.
 type draft struct {
 	Decision
@@ -136,9 +151,6 @@ func (p *draft) size(s *side) {
 	s.keep = max(s.keep, s.need)
 }
 
-// busyKV is the share of a replica's KV cache in use from which its engine counts as busy.
-const busyKV = 0.1
-
 // engineBusy reports whether an engine reports that it has requests.
 func (p *draft) engineBusy() bool {
 	s := &p.in.Minute.State
@@ -156,11 +168,6 @@ func (p *draft) withoutRequests() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
 }
 
-// scaleInRisk is the risk allowed at scale-in, divided by the risk at scale-out. It is lower because a missing replica
-// then takes a whole warm-up to replace. A third was best or near it on the second thirds of eleven pools; a half is
-// hardly worse, but scales 1.5 times as often.
-const scaleInRisk = 1. / 3
-
 // DecisionQuantile is the quantile of demand to provide for, and its source.
 func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from QuantileSource) {
 	if stated := cmp.Or(pool.Quantile, cfg.Quantile); stated > 0 {
@@ -171,9 +178,6 @@ func DecisionQuantile(pool *capacity.Pool, cfg Config) (tau float64, from Quanti
 	}
 	return DefaultQuantile, QuantileDefault
 }
-
-// maxNeed bounds the computed number of replicas, far above the limit of any pool.
-const maxNeed = 1_000_000
 
 // ReplicasFor is the number of replicas with capacity per for demand. It tolerates rounding errors.
 func ReplicasFor(demand, per float64) int {
@@ -319,9 +323,6 @@ type floor struct {
 	replicas int
 	cause    string // for the reason; "" if only current demand counts
 }
-
-// queueShare is the share of the ready replicas added for each multiple of the tolerated queue.
-const queueShare = 0.1
 
 // setFloor sets the floor: the replicas for the newest known demand, more if requests queue, if the fullest KV cache is
 // above danger, or if latencies are over their objectives. All are totals, so pending replicas count.

@@ -49,10 +49,8 @@ func Period(from, to time.Time, layout string) string {
 }
 
 const (
-	// resolvedLife is how long the end of an alert is delivered.
-	resolvedLife = 15 * time.Minute
-	// reportLife is the same for a report: only a newer one replaces it.
-	reportLife = 365 * 24 * time.Hour
+	resolvedLife = 15 * time.Minute     // how long the end of an alert is delivered
+	reportLife   = 365 * 24 * time.Hour // the same for a report: only a newer one replaces it
 )
 
 // Identity is the same for notices that replace each other: decisions for a pool, updates of one alert, or reports. ""

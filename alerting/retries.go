@@ -20,10 +20,10 @@ type Retried struct {
 }
 
 const (
-	// maxRetryFactor bounds the replicas requested with retries, in multiples of those without.
-	maxRetryFactor = 3
-	// idleUse is the share of the dangerous KV use below which engines without a queue have room.
-	idleUse = 0.5
+	maxRetryFactor = 3   // replicas requested with retries, in multiples of those without
+	idleUse        = 0.5 // share of the dangerous KV use below which engines without a queue have room
+	minRetryFactor = 1.1 // load with retries, in multiples of that without, from which texts mention them
+	stormEndShare  = 0.1 // share of retries below which a storm ends
 )
 
 // retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that
@@ -100,12 +100,6 @@ func (r *Retried) LoadFactor() float64 {
 	}
 	return r.Factor
 }
-
-// minRetryFactor is the load factor from which texts mention retries.
-const minRetryFactor = 1.1
-
-// stormEndShare is the share of retries below which a storm ends.
-const stormEndShare = 0.10
 
 // retryStorm warns that many attempts are retries.
 func (b *conditions) retryStorm() {

@@ -24,12 +24,11 @@ type alertText struct{ Summary, Description, Action string }
 const (
 	maxSummary = 120
 	maxWords   = 60
-)
-
-// maxName is how many characters of a class or receiver a summary has, and maxError those of an error in a description.
-const (
-	maxName  = 40
-	maxError = 120
+	maxName    = 40  // characters of a class or receiver in a summary
+	maxError   = 120 // characters of an error in a description
+	maxRelief  = 2   // admission limits in an alert; the event lists all
+	minorShare = 0.1 // of demand, below which a class is not named as the cause
+	minLoss    = 0.1 // of the cache hit ratio, that is mentioned besides the main cause
 )
 
 // with adds sentences to the description as far as maxWords allows.
@@ -155,9 +154,6 @@ func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
 	return append(out, d.assumptionSentence())
 }
 
-// minorShare is the share of demand below which a class is not named as the cause.
-const minorShare = .1
-
 // Cause is a sentence about the class that drives demand, and its changes; "" if no driver is known.
 func (d *Decision) Cause() string {
 	if len(d.Drivers) == 0 {
@@ -272,9 +268,6 @@ func (d *Decision) limitKeys() string {
 	return cmp.Or(strings.Join(keys, ", "), "the limit")
 }
 
-// maxRelief bounds the admission limits in an alert; the event lists all.
-const maxRelief = 2
-
 // loadAdvice is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
 // first.
 func loadAdvice(d *Decision) string {
@@ -295,9 +288,6 @@ func loadAdvice(d *Decision) string {
 	}
 	return "admit " + strings.Join(parts, " and ")
 }
-
-// minLoss is the smallest absolute loss of the cache hit ratio that is mentioned besides the main cause.
-const minLoss = 0.1
 
 // mainDriver is the driver to name first: one with a known cause, which is the first, or else the one with the largest
 // share.

@@ -72,11 +72,14 @@ func (l Load) CacheHit() float64 {
 	return l.Cached / l.Prompt
 }
 
+const (
+	z95             = 1.6448536269514722 // the 0.95 quantile of the standard normal distribution
+	maxTokens       = 1e9                // stated lengths
+	maxRequestsPerS = 1e9                // stated rates
+)
+
 // Lengths is a lognormal distribution of token counts, by two percentiles.
 type Lengths struct{ P50, P95 float64 }
-
-// z95 is the 0.95 quantile of the standard normal distribution.
-const z95 = 1.6448536269514722
 
 // moments are the mean, P50·exp(σ²/2), and the mean of the squares, P50²·exp(2σ²).
 func (d Lengths) moments() (mean, square float64) {
@@ -119,12 +122,6 @@ func (s Stated) Load() (Load, error) {
 		PromptOutput: prompt * output, OutputSquared: outputSquare,
 	}.Times(s.RequestsPerS), nil
 }
-
-// maxTokens bounds stated lengths, and maxRequestsPerS stated rates.
-const (
-	maxTokens       = 1e9
-	maxRequestsPerS = 1e9
-)
 
 // FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown). Outputs are
 // assumed exponential and independent of prompts, which gives the ratios of second moments; the KV tokens give their

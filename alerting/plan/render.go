@@ -27,11 +27,11 @@ var (
 // number may be unknown.
 type number = value.Number
 
-// Render writes s as md, html (one page without external resources) or json (unknown numbers are null).
-func Render(s *Sheet, format string) ([]byte, error) { return document.Render(format, s) }
-
-// RenderMemory writes the memory of a model on a replica, without traffic: json, or memory, which is Markdown.
-func RenderMemory(m *Memory, format string) ([]byte, error) { return document.Render(format, m) }
+// Render writes a sheet as md, html (one page without external resources) or json (unknown numbers are null). Without
+// traffic, it writes the memory of a model on a replica: as json, or as memory, which is Markdown.
+func Render[T *Sheet | *Memory](what T, format string) ([]byte, error) {
+	return document.Render(format, what)
+}
 
 // Title names the sheet.
 func (s *Sheet) Title() string { return "Launch sheet of " + s.Pool }

@@ -112,14 +112,6 @@ func zeroIfUnknown(x float64) float64 {
 // history is the demand of a pool by dimension: one value a minute, NaN if unknown.
 type history map[string][]float64
 
-// at is NaN if unknown.
-func (s history) at(dimension string, minute int) float64 {
-	if values := s[dimension]; minute < len(values) {
-		return values[minute]
-	}
-	return math.NaN()
-}
-
 // known reports whether the minute has telemetry. A minute without it is not zero traffic.
 func (s history) known(minute int) bool { return !math.IsNaN(s[features.DimRequests][minute]) }
 
@@ -145,7 +137,12 @@ func (s history) attempts() (again, twice float64) {
 
 // load of all attempts in a minute. Failed attempts hold KV cache as calls do.
 func (s history) load(p *Pool, minute int, again, twice float64) Load {
-	v := func(dimension string) float64 { return s.at(dimension, minute) }
+	v := func(dimension string) float64 {
+		if values := s[dimension]; minute < len(values) {
+			return values[minute]
+		}
+		return math.NaN()
+	}
 	ifKnown := func(dimension string) float64 { return zeroIfUnknown(v(dimension)) }
 	prompt := v(features.DimPrefill)*(1+twice) + again*ifKnown(features.DimWastedPrefill)
 	output := v(features.DimDecode)*(1+twice) + again*ifKnown(features.DimWastedDecode)

@@ -9,9 +9,6 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// marksDrawn bounds the marked saturations of a chart.
-const marksDrawn = 200
-
 const chartWidth, chartHeight = 960.0, 230.0
 
 // figure is a chart with its text.

@@ -9,10 +9,8 @@ import (
 )
 
 const (
-	// maxHold is how many minutes a decision without a successor is in force; longer silences are gaps.
-	maxHold = 15
-	// mergeWithin is the largest gap between saturated minutes, or warning decisions, of one episode or warning.
-	mergeWithin = 10 * time.Minute
+	maxHold     = 15               // minutes that a decision without a successor is in force; longer silences are gaps
+	mergeWithin = 10 * time.Minute // largest gap between saturated minutes, or warning decisions, of one episode or warning
 )
 
 // tick is the part of a decision that the report needs.

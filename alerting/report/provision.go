@@ -51,8 +51,8 @@ func (p *pool) provision() Provision {
 	return out
 }
 
-// hindsight is the least number of paid replica-minutes if needs, by minute, are known beforehand and always met. A
-// replica is paid during its warm-up of lag minutes and while it is ready; between two runs of minutes that need it, it
+// hindsight is the least number of paid replica-minutes if needs, by known minute, are known beforehand and always met.
+// Unknown minutes are left out, as if the known ones followed each other. A replica is paid during its warm-up of lag minutes and while it is ready; between two runs of minutes that need it, it
 // is kept if that costs less than a start. Each replica k, needed while the need is k or more, can be optimised alone
 // (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica first needed within a lag of the beginning is
 // paid from the beginning. O(minutes + replicas · changes).

@@ -13,13 +13,12 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
+// MaxDays bounds a report's period, and with it its memory.
+const MaxDays = 93
+
 const (
-	// MaxDays bounds a report's period, and with it its memory.
-	MaxDays = 93
-	// lookback is how far before the period demand, forecasts and decisions are read, because they reach into it.
-	lookback = 2 * time.Hour
-	// headlineMinutes is the horizon of summaries, charts and episodes.
-	headlineMinutes = 15
+	lookback        = 2 * time.Hour // before the period: demand, forecasts and decisions reach into it
+	headlineMinutes = 15            // the horizon of summaries, charts and episodes
 )
 
 // Reconcile compares forecasts and decisions of a span, cut to whole minutes, with outcomes. Demand must have settled:

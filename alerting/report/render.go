@@ -30,9 +30,10 @@ var (
 
 // Bounds of the Markdown and the page; the JSON has all.
 const (
-	poolsDrawn    = 10 // with charts
-	classesShown  = 20 // heaviest of a pool
-	episodesShown = 10 // worst of a pool
+	poolsDrawn    = 10  // with charts
+	marksDrawn    = 200 // saturations in a chart
+	classesShown  = 20  // heaviest of a pool
+	episodesShown = 10  // worst of a pool
 )
 
 // Render writes r as json (unknown numbers are null); as md: the summary, the advice, then a section for each pool with

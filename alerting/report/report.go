@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
-	rates "github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -34,8 +34,8 @@ type Pool struct {
 	Saturation Saturation `json:"saturation"`
 	Decisions  Decisions  `json:"decisions"`
 	// Contradicts are the stated rates that differ from what was observed, by the newest decision.
-	Contradicts []rates.Contradiction `json:"contradicts,omitempty"`
-	Timeline    *Timeline             `json:"timeline"` // null if neither demand nor forecasts are known
+	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"`
+	Timeline    *Timeline                `json:"timeline"` // null if neither demand nor forecasts are known
 }
 
 // Data counts the known minutes of the period.
@@ -68,7 +68,7 @@ type Accuracy struct {
 
 	WAPE  Number `json:"wape"`  // Σ|median − outcome| / Σ outcome
 	Bias  Number `json:"bias"`  // Σ(median − outcome) / Σ outcome: positive is too high
-	Skill Number `json:"skill"` // share of the last value's absolute error that is removed; negative is worse
+	Skill Number `json:"skill"` // 1 − the absolute error / that of repeating the last value; negative is worse
 
 	Q90 Covered `json:"q90"` // of the upper bound
 }
@@ -158,7 +158,7 @@ type Amount struct {
 // returned. Calls come in a fixed order, so the same history gives the same report. Intervals are [from, to).
 type History interface {
 	// Observed reads the settled demand of every pool, class (features.TotalClass for the pool) and dimension:
-	// values[i] is the minute that starts at from + i minutes, NaN if unknown. from is a whole minute, to is, too.
+	// values[i] is the minute that starts at from + i minutes, NaN if unknown. from and to are whole minutes.
 	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
 	// Forecasts reads the forecasts issued in the interval by pool, class (the pool's total first), dimension and
 	// origin. Minutes that are not stored are NaN.

@@ -182,12 +182,9 @@ func byUrgency(r *Report) []*Pool {
 }
 
 const (
-	// minOutcomes is the number of independent outcomes that judging a quantile needs.
-	minOutcomes = 30
-	// minFalse is the number of false warnings that gives advice: every pool has a few.
-	minFalse = 3
-	// adviceShown bounds the advice for a pool.
-	adviceShown = 3
+	minOutcomes = 30 // independent outcomes that judging a quantile needs
+	minFalse    = 3  // false warnings that give advice: every pool has a few
+	adviceShown = 3  // of a pool
 )
 
 // Advice for a pool, the most urgent first.
@@ -234,15 +231,11 @@ func (p *Pool) suggestions() (out []string) {
 // MainAccuracy is the headline row of the tightest resource, or else the first one; nil if there is none.
 func (p *Pool) MainAccuracy() *Accuracy {
 	rows := p.headline()
-	for i := range rows {
-		if rows[i].Dimension == p.tightest() {
-			return &rows[i]
-		}
-	}
 	if len(rows) == 0 {
 		return nil
 	}
-	return &rows[0]
+	tightest := slices.IndexFunc(rows, func(a Accuracy) bool { return a.Dimension == p.tightest() })
+	return &rows[max(tightest, 0)]
 }
 
 // tightest is the resource that came nearest to its capacity; "" if unknown.

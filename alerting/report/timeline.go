@@ -108,12 +108,10 @@ func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 	if f == nil {
 		f = &headlines{}
 	}
-	for _, x := range []struct {
-		to   *[]Number
-		from []float64
-	}{{&t.P10, f.p10}, {&t.P50, f.p50}, {&t.P90, f.p90}} {
-		*x.to = p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, m, x.from) })
+	forecast := func(quantile []float64) []Number {
+		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, m, quantile) })
 	}
+	t.P10, t.P50, t.P90 = forecast(f.p10), forecast(f.p50), forecast(f.p90)
 	return t
 }
 

@@ -20,6 +20,14 @@ type pace struct {
 // usualPace fits advice and alerts, which expire within minutes.
 var usualPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
 
+// Bounds of delivery.
+const (
+	lastAttempt   = time.Second     // how long a running attempt may still take when the process ends
+	maxQueueRetry = 5 * time.Second // pause before a failed read of a queue is retried
+	maxRetryAfter = time.Hour       // pause that a consumer may ask for
+	maxOwn        = 256             // the daemon's own notices
+)
+
 // FailureFunc is called when a failure of a sink begins, with the notice that was not delivered and the number of failed
 // attempts in a row, and when it ends, without an error.
 type FailureFunc func(sink string, n alerting.Notice, failures int, err error)
@@ -96,9 +104,6 @@ func (d *Dispatcher) Stats() []alerting.SinkStats {
 	return out
 }
 
-// lastAttempt is how long a running attempt may still take when the process ends.
-const lastAttempt = time.Second
-
 // Run delivers until ctx is done. Undelivered notices stay in the log, for another daemon or the next start. Run
 // returns an error if a sink ignores its context.
 func (d *Dispatcher) Run(ctx context.Context) error {
@@ -141,9 +146,6 @@ type lane struct {
 	waiting map[Queue]int // notices, with the one that is being delivered
 	fails   int           // failed attempts in a row
 }
-
-// maxQueueRetry bounds the pause before a failed read of a queue is retried.
-const maxQueueRetry = 5 * time.Second
 
 // run delivers the notices of q until ctx is done. A running attempt then ends with sending.
 func (l *lane) run(ctx, sending context.Context, q Queue) {
@@ -217,9 +219,6 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	}
 	return true, nil
 }
-
-// maxOwn bounds the daemon's own notices.
-const maxOwn = 256
 
 // ownQueue is the queue of the daemon's own notices, in memory.
 type ownQueue struct {
@@ -295,9 +294,6 @@ func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, paus
 	return retry, pause, err
 }
 
-// maxRetryAfter bounds the pause that a consumer may ask for.
-const maxRetryAfter = time.Hour
-
 // record counts the outcome of an attempt, and returns whether to retry, and after which pause. The caller holds sending.
 func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Duration) {
 	answer, _ := errors.AsType[alerting.SendError](err)
@@ -360,8 +356,7 @@ func (l *lane) count(f func(s *alerting.SinkStats)) {
 	f(&l.stats)
 }
 
-func (l *lane) snapshot() alerting.SinkStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stats
+func (l *lane) snapshot() (stats alerting.SinkStats) {
+	l.count(func(s *alerting.SinkStats) { stats = *s })
+	return stats
 }

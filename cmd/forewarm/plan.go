@@ -155,7 +155,7 @@ func (p *planFlags) writeMemory(w io.Writer) error {
 	if format == "" {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}
-	document, err := plan.RenderMemory(plan.MemoryOf(&p.in.Pool.Pool), format)
+	document, err := plan.Render(plan.MemoryOf(&p.in.Pool.Pool), format)
 	if err == nil {
 		_, err = w.Write(document)
 	}
