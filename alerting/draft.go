@@ -345,7 +345,11 @@ func (p *draft) setFloor(s *side, cfg Config) {
 	if p.Breach == nil {
 		return
 	}
-	if r := p.Breach.relief(s.role); !r.Failed {
+	r := p.Breach.Own
+	if s.role == capacity.PrefillRole {
+		r = p.Breach.Prefill
+	}
+	if !r.Failed {
 		f.raise(r.Replicas, p.latencyText())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -61,14 +60,6 @@ const (
 	maxGrowth      = 2                // largest floor, in multiples of the first ready replicas
 	reliefPerRound = 0.1              // of the ready replicas, for each multiple of the objective
 )
-
-// relief is the minimum for the replicas of a role.
-func (b *Breach) relief(role capacity.Role) *Relief {
-	if role == capacity.PrefillRole {
-		return &b.Prefill
-	}
-	return &b.Own
-}
 
 // updateBreach compares the newest latencies with the objectives of the pool, and raises the floors of the roles that
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by

@@ -127,34 +127,27 @@ func (s *Sheet) rows(baseline, launch *Outcome) {
 
 // note adds what readers should know about the figures.
 func (s *Sheet) note(in *Input) {
-	p := &in.Pool
-	mean := in.Traffic.Mean()
-	if s.Attempts > 1.001 {
-		s.Notes = append(s.Notes, fmt.Sprintf("The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
-			float64(s.Attempts), value.Short(mean.Requests/float64(s.Attempts)), value.Short(mean.Requests)))
+	p, mean := &in.Pool, in.Traffic.Mean()
+	note := func(when bool, format string, a ...any) {
+		if when {
+			s.Notes = append(s.Notes, fmt.Sprintf(format, a...))
+		}
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("Service rates of a replica are %s.", p.Rates.Source))
-	if p.Rates.Extrapolated {
-		s.Notes = append(s.Notes, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
-	}
+	note(s.Attempts > 1.001, "The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
+		float64(s.Attempts), value.Short(mean.Requests/float64(s.Attempts)), value.Short(mean.Requests))
+	note(true, "Service rates of a replica are %s.", p.Rates.Source)
+	note(p.Rates.Extrapolated, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	var missing []string
 	for _, r := range s.Rows {
 		if r.missing() {
 			missing = append(missing, r.Title)
 		}
 	}
-	if missing != nil {
-		s.Notes = append(s.Notes, "Not all is known of these resources, so they can run out unseen: "+strings.Join(missing, ", ")+".")
-	}
-	if mean.Cached == 0 {
-		s.Notes = append(s.Notes, "No cached tokens are known: all prompt tokens count as prefill.")
-	}
-	if reserves := p.Reserves.String(); reserves != "" {
-		s.Notes = append(s.Notes, "Replicas include a reserve: "+reserves+".")
-	}
-	if reserves := p.ReservesOf(capacity.PrefillRole).String(); p.Disaggregated && reserves != "" {
-		s.Notes = append(s.Notes, "Prefill replicas include a reserve: "+reserves+".")
-	}
+	note(missing != nil, "Not all is known of these resources, so they can run out unseen: %s.", strings.Join(missing, ", "))
+	note(mean.Cached == 0, "No cached tokens are known: all prompt tokens count as prefill.")
+	reserves, prefill := p.Reserves.String(), p.ReservesOf(capacity.PrefillRole).String()
+	note(reserves != "", "Replicas include a reserve: %s.", reserves)
+	note(p.Disaggregated && prefill != "", "Prefill replicas include a reserve: %s.", prefill)
 }
 
 // Memory is the memory of a replica.

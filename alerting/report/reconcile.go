@@ -72,12 +72,12 @@ type builder struct {
 // pool is what the history has of one pool; [Pool] is the report on it.
 type pool struct {
 	*grid
-	demand     map[series][]float64  // by minute from base
-	forecasts  map[string]*headlines // of the total, by dimension
-	accuracy   []Accuracy            // the total first, then classes
-	ticks      []tick                // by time
-	mode       alerting.Mode         // of the newest decision
-	decodeOnly bool                  // the newest decision has prefill replicas, which are left out
+	demand     map[series][]float64 // by minute from base
+	forecasts  map[string]headlines // of the total, by dimension
+	accuracy   []Accuracy           // the total first, then classes
+	ticks      []tick               // by time
+	mode       alerting.Mode        // of the newest decision
+	decodeOnly bool                 // the newest decision has prefill replicas, which are left out
 	basis      alerting.Basis
 	minutes    []poolMinute // from base; see setMinutes
 }
@@ -90,7 +90,7 @@ type headlines struct{ p10, p50, p90 []float64 }
 func (b *builder) pool(name string) *pool {
 	p := b.pools[name]
 	if p == nil {
-		p = &pool{grid: &b.grid, demand: map[series][]float64{}, forecasts: map[string]*headlines{}, accuracy: []Accuracy{}}
+		p = &pool{grid: &b.grid, demand: map[series][]float64{}, forecasts: map[string]headlines{}, accuracy: []Accuracy{}}
 		b.pools[name] = p
 	}
 	return p
@@ -130,10 +130,10 @@ func (p *pool) addHeadline(f *forecaster.Forecast) {
 	if f.Class != features.TotalClass || m < p.first || m >= p.end {
 		return
 	}
-	x := p.forecasts[f.Dimension]
-	if x == nil {
+	x, known := p.forecasts[f.Dimension]
+	if !known {
 		unknown := slices.Repeat([]float64{math.NaN()}, p.end)
-		x = &headlines{unknown, slices.Clone(unknown), slices.Clone(unknown)}
+		x = headlines{unknown, slices.Clone(unknown), slices.Clone(unknown)}
 		p.forecasts[f.Dimension] = x
 	}
 	x.p10[m], x.p50[m], x.p90[m] = q[forecaster.L10], q[forecaster.L50], q[forecaster.L90]

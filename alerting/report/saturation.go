@@ -93,7 +93,7 @@ func (p *pool) saturation() Saturation {
 }
 
 func (p *pool) episode(e run, warnings []run) Episode {
-	out := Episode{Start: p.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: value.Unknown, Forecast: value.Unknown}
+	out := Episode{Start: p.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: value.Unknown}
 	peak := e.start
 	for m := e.start; m <= e.last; m++ {
 		if p.minutes[m].utilisation > p.minutes[peak].utilisation {
@@ -102,9 +102,7 @@ func (p *pool) episode(e run, warnings []run) Episode {
 	}
 	x := &p.minutes[peak]
 	out.Resource, out.Utilisation, out.Cause = x.resource, Number(x.utilisation), x.tick.cause
-	if f := p.forecasts[x.resource]; f != nil {
-		out.Forecast = out.Utilisation * Number(p.forecastLoad(x.resource, peak, f.p50)/p.loadOf(x.resource, peak))
-	}
+	out.Forecast = out.Utilisation * Number(p.forecastLoad(x.resource, peak, p.forecasts[x.resource].p50)/p.loadOf(x.resource, peak))
 	if i := slices.IndexFunc(warnings, func(w run) bool { return w.announces(e) }); i >= 0 {
 		first := warnings[i].tick
 		lead := out.Start.Sub(first.at)

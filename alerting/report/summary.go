@@ -234,16 +234,11 @@ func (p *Pool) MainAccuracy() *Accuracy {
 	if len(rows) == 0 {
 		return nil
 	}
-	tightest := slices.IndexFunc(rows, func(a Accuracy) bool { return a.Dimension == p.tightest() })
-	return &rows[max(tightest, 0)]
-}
-
-// tightest is the resource that came nearest to its capacity; "" if unknown.
-func (p *Pool) tightest() string {
-	if p.Timeline == nil {
-		return ""
+	tightest := 0
+	if p.Timeline != nil {
+		tightest = slices.IndexFunc(rows, func(a Accuracy) bool { return a.Dimension == p.Timeline.Resources[0].Resource })
 	}
-	return p.Timeline.Resources[0].Resource
+	return &rows[max(tightest, 0)]
 }
 
 // shortfall is an upper bound of the missing capacity, in minutes of the ready capacity.

@@ -104,13 +104,10 @@ func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 		Capacity: p.bins(slices.Min, p.capacity(d.Name, func(t *tick) int { return t.ready })),
 		Asked:    p.bins(slices.Max, p.capacity(d.Name, func(t *tick) int { return t.desired })),
 	}
-	f := p.forecasts[d.Name]
-	if f == nil {
-		f = &headlines{}
-	}
 	forecast := func(quantile []float64) []Number {
 		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, m, quantile) })
 	}
+	f := p.forecasts[d.Name]
 	t.P10, t.P50, t.P90 = forecast(f.p10), forecast(f.p50), forecast(f.p90)
 	return t
 }

@@ -106,10 +106,8 @@ func (s *Alertmanager) post(ctx context.Context, alerts []postable) error {
 // render is a as Alertmanager reads it. Alertmanager compares with the wall clock, so event times of a replay would have
 // ended already. The end is therefore now plus the time from the tick to the end.
 func (s *Alertmanager) render(a *alerting.Alert) postable {
-	labels := maps.Clone(s.cfg.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, s.cfg.Labels)
 	maps.Copy(labels, a.Labels)
 	labels["alertname"] = string(a.Name)
 	now := s.now().UTC()

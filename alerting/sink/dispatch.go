@@ -202,18 +202,12 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 			return false, err
 		}
 	}
-	var newer alerting.Notice
-	var replaced bool
-	var err error
 	if _, keeps := l.sink.(keeper); !keeps {
-		newer, replaced, err = d.Newer(ctx)
+		if newer, replaced, err := d.Newer(ctx); err != nil || replaced && l.sink.Accepts(newer) {
+			return false, err
+		}
 	}
-	switch {
-	case err != nil:
-		return false, err
-	case replaced && l.sink.Accepts(newer):
-		return false, nil
-	case l.snapshot().Disabled || time.Since(d.Stored) > n.Life():
+	if l.snapshot().Disabled || time.Since(d.Stored) > n.Life() {
 		l.count(func(s *alerting.SinkStats) { s.Lapsed++ })
 		return false, nil
 	}
