@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -33,12 +32,11 @@ type Exporter struct {
 	events     *metrics.Counter
 	staleAfter time.Duration
 
-	tick     atomic.Int64  // origin of the last one, Unix ms; 0 before it
-	sequence atomic.Uint64 // that it has read
+	tick     *metrics.Gauge // origin of the last one
+	sequence *metrics.Gauge // that it has read
 
 	mu      sync.Mutex
 	help    map[string]string
-	writers []func(io.Writer)
 	gauges  []byte    // of the last tick with decisions, rendered
 	decided time.Time // time of that tick, by the clock of this process
 }
@@ -59,16 +57,14 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	e.events = e.counter("forewarm_prescale_events_total", "Pre-scale events issued.")
 	e.Gauge("forewarm_build_info{version="+strconv.Quote(version)+",goversion="+strconv.Quote(runtime.Version())+"}",
 		"Version of this build.", func() float64 { return 1 })
-	ofTick := func(name, help string, f func() float64) {
-		e.Gauge(name, help+"; NaN before the first.", func() float64 {
-			if e.tick.Load() == 0 {
-				return math.NaN()
-			}
-			return f()
-		})
+	ofTick := func(name, help string) *metrics.Gauge {
+		e.describe(name, help+"; NaN before the first.")
+		g := e.set.NewGauge(name, nil)
+		g.Set(math.NaN())
+		return g
 	}
-	ofTick("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock", func() float64 { return float64(e.tick.Load()) / 1e3 })
-	ofTick("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read", func() float64 { return float64(e.sequence.Load()) })
+	e.tick = ofTick("forewarm_tick_timestamp_seconds", "Origin of the last tick, in Unix time of the pipeline's clock")
+	e.sequence = ofTick("forewarm_stream_sequence", "Sequence number in the telemetry stream up to which the last tick has read")
 	return e
 }
 
@@ -80,8 +76,8 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 			e.events.Inc()
 		}
 	}
-	e.tick.Store(out.Tick.UnixMilli())
-	e.sequence.Store(out.Sequence)
+	e.tick.Set(float64(out.Tick.UnixMilli()) / 1e3)
+	e.sequence.Set(float64(out.Sequence))
 	if len(out.Pools) > 0 {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
@@ -120,15 +116,13 @@ func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func
 // Counter exposes a counter that f returns; name ends in _total and may have labels.
 func (e *Exporter) Counter(name, help string, f func() uint64) {
 	e.describe(name, help)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.writers = append(e.writers, func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
+	e.set.RegisterMetricsWriter(func(w io.Writer) { metrics.WriteCounterUint64(w, name, f()) })
 }
 
 // WritePrometheus writes everything in the text exposition format.
 func (e *Exporter) WritePrometheus(w io.Writer) {
 	e.mu.Lock()
-	gauges, writers := e.gauges, e.writers
+	gauges := e.gauges
 	if time.Since(e.decided) > e.staleAfter {
 		gauges = nil
 	}
@@ -136,9 +130,6 @@ func (e *Exporter) WritePrometheus(w io.Writer) {
 
 	var own bytes.Buffer
 	e.set.WritePrometheus(&own)
-	for _, write := range writers {
-		write(&own)
-	}
 	metrics.WriteProcessMetrics(&own)
 	_, _ = w.Write(e.describeAll(own.Bytes()))
 	_, _ = w.Write(gauges)
