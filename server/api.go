@@ -140,15 +140,13 @@ func poolToJSON(p *PoolView) poolJSON {
 		l := resourceToJSON(&p.Limits[i])
 		out.Limits = append(out.Limits, limitJSON{l.Resource, l.PerReplica, l.Demand, l.Utilisation, l.ETA, l.Probability})
 	}
-	for _, of := range rolesOf(p.Projection) {
-		for i := range of.Resources {
-			r := resourceToJSON(&of.Resources[i])
-			if of.Resources[i].AfterFailure != nil {
-				left := max(of.Supply.Ready-of.Reserve, 0)
-				r.AfterFailure = new(r.Demand / (r.PerReplica * number(left))) // not finite, and so null, without replicas
-			}
-			out.Resources = append(out.Resources, r)
+	for r, of := range resources(p.Projection) {
+		x := resourceToJSON(r)
+		if r.AfterFailure != nil {
+			left := max(of.Supply.Ready-of.Reserve, 0)
+			x.AfterFailure = new(x.Demand / (x.PerReplica * number(left))) // not finite, and so null, without replicas
 		}
+		out.Resources = append(out.Resources, x)
 	}
 	return out
 }

@@ -80,16 +80,13 @@ func riskOf(p *PoolView) (out riskJSON) {
 	if p.Forecast.Stale {
 		return out
 	}
-	for _, of := range rolesOf(p.Projection) {
-		for i := range of.Resources {
-			r := &of.Resources[i]
-			x := riskJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
-			if f := p.Forecast.Of(r.Dimension); f != nil {
-				x.HeadroomWorst = worst(p, f)
-			}
-			if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {
-				out = x
-			}
+	for r := range resources(p.Projection) {
+		x := riskJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
+		if f := p.Forecast.Of(r.Dimension); f != nil {
+			x.HeadroomWorst = worst(p, f)
+		}
+		if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {
+			out = x
 		}
 	}
 	return out

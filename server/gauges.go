@@ -82,12 +82,10 @@ func collect(out *pipeline.Output, add add) {
 			ofPool("forewarm_lead_time_seconds", p.Projection.Lead.Seconds())
 		}
 		collectForecasts(&p.Forecast, add)
-		for _, of := range rolesOf(p.Projection) {
-			for j := range of.Resources {
-				collectResource(&of.Resources[j], func(family string, value float64, labels ...string) {
-					ofPool(family, value, append([]string{"resource", of.Resources[j].Dimension}, labels...)...)
-				})
-			}
+		for r := range resources(p.Projection) {
+			collectResource(r, func(family string, value float64, labels ...string) {
+				ofPool(family, value, append([]string{"resource", r.Dimension}, labels...)...)
+			})
 		}
 		m := &p.Forecast.Minute
 		if !m.Start.IsZero() { // it is zero in a pool without telemetry, of which only history was loaded

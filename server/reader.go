@@ -1,6 +1,7 @@
 package server
 
 import (
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -79,23 +80,24 @@ func find(r Reader, name string) (*PoolView, error) {
 
 // resource finds the projection of one dimension, and that of the replicas that serve it; nil without.
 func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
-	for _, of := range rolesOf(p.Projection) {
-		for i := range of.Resources {
-			if r := &of.Resources[i]; r.Dimension == dimension {
-				return r, of
-			}
+	for r, of := range resources(p.Projection) {
+		if r.Dimension == dimension {
+			return r, of
 		}
 	}
 	return nil, nil
 }
 
-// rolesOf are the projections of a pool's own replicas, and of a disaggregated pool's prefill replicas.
-func rolesOf(p *forecaster.Projection) []*forecaster.Projection {
-	switch {
-	case p == nil:
-		return nil
-	case p.Prompts == nil:
-		return []*forecaster.Projection{p}
+// resources iterates over the resources of a pool's own replicas, and then over those of a disaggregated pool's prefill
+// replicas. With each comes the projection of these replicas.
+func resources(p *forecaster.Projection) iter.Seq2[*forecaster.ResourceProjection, *forecaster.Projection] {
+	return func(yield func(*forecaster.ResourceProjection, *forecaster.Projection) bool) {
+		for of := p; of != nil; of = of.Prompts {
+			for i := range of.Resources {
+				if !yield(&of.Resources[i], of) {
+					return
+				}
+			}
+		}
 	}
-	return []*forecaster.Projection{p, p.Prompts}
 }

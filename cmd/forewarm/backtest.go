@@ -32,7 +32,7 @@ func runBacktest(f *flag.FlagSet) action {
 	f.Uint64Var(&c.Seed, "seed", 1, "of the warm-up draws")
 	f.StringVar(&c.Options.Only, "only", "", "run the traffic of this `class` alone")
 	path := f.String("config", "", "configuration `file`: its only pool, or the one -pool names, serves the trace")
-	pool := f.String("pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
+	f.StringVar(&c.Options.Pool, "pool", "", "`name` of the pool (default: trace, or the configuration's only one)")
 	var prometheus prometheusFlags
 	prometheus.register(f)
 	return func(ctx context.Context, args []string, std streams) (err error) {
@@ -56,14 +56,14 @@ func runBacktest(f *flag.FlagSet) action {
 				return err
 			}
 		}
-		c.Options.Pool = *pool
-		cfg, kvTokens := (*config.Config)(nil), 0.
+		var cfg *config.Config
+		var kvTokens float64
 		if *path != "" {
 			if cfg, err = loadConfig(*path); err != nil {
 				return err
 			}
 			pc := cfg.Pipeline()
-			if c.Pool, err = choosePool(&pc, *path, *pool); err != nil {
+			if c.Pool, err = choosePool(&pc, *path, c.Options.Pool); err != nil {
 				return err
 			}
 			c.Decision, c.Features = pc.Decision, &pc.Features

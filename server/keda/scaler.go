@@ -49,16 +49,17 @@ func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsAct
 func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	for sent, last := false, false; ; {
-		n, err := s.replicas(ref)
+	var last *pb.IsActiveResponse
+	for {
+		answer, err := s.IsActive(stream.Context(), ref)
 		if err != nil {
 			return err
 		}
-		if active := n > 0; !sent || active != last {
-			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
+		if last == nil || answer.Result != last.Result {
+			if err := stream.Send(answer); err != nil {
 				return err
 			}
-			sent, last = true, active
+			last = answer
 		}
 		select {
 		case <-stream.Context().Done():
@@ -68,20 +69,22 @@ func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStrea
 	}
 }
 
-// GetMetricSpec does not depend on the pool's data, so that the autoscaler can start before there is advice.
+// GetMetricSpec does not depend on the pool's data, so that the autoscaler can start before there is advice. The answer
+// has both the old and the new field of the target; readers prefer the new one.
 func (s *Scaler) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
 	if _, _, err := readTrigger(ref); err != nil {
 		return nil, err
 	}
-	return spec(), nil
+	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}, nil
 }
 
 // StreamMetricSpec sends the specification and stays open: it never changes.
 func (s *Scaler) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
-	if _, _, err := readTrigger(ref); err != nil {
-		return err
+	answer, err := s.GetMetricSpec(stream.Context(), ref)
+	if err == nil {
+		err = stream.Send(answer)
 	}
-	if err := stream.Send(spec()); err != nil {
+	if err != nil {
 		return err
 	}
 	<-stream.Context().Done()
@@ -98,11 +101,6 @@ func (s *Scaler) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*
 		return nil, err
 	}
 	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}}}, nil
-}
-
-// spec fills both the old and the new field of the target; readers prefer the new one.
-func spec() *pb.GetMetricSpecResponse {
-	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{MetricName: MetricName, TargetSize: target, TargetSizeFloat: target}}}
 }
 
 // replicas is the advice for a trigger; errors are gRPC statuses.
