@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -18,14 +19,14 @@ errors (= 1.00; lower is better). It is measured at %d origins from the last thi
 15 to 30 and for the largest of them. For forecasters that do not forecast the largest, it is the largest of their quantiles.
 Forewarm's figures come from its whole pipeline. The others have the same minutes, and are fitted again at each origin on a day
 to a week of history. gostack is the prototype of Forewarm's models. With so few origins, differences below 0.03 mean little.
-Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + `; the others' figures are kept in ` + "`backtest/testdata/peers.csv`" + `.
+Made by ` + "`make bench-accuracy TRACES=… [PEERS=…]`" + ` with build %s; the others' figures are kept in ` + "`backtest/testdata/peers.csv`" + `.
 `
 
 // comparison writes the section: a table of forecasters, the claims and whether they hold, tables of series, the series
 // where Forewarm loses, and the onset alarms. kept are the losses of other forecasters at more origins.
 func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onsets []onset, alarms map[string]peerAlarm) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, comparisonHead, peerOrigins)
+	fmt.Fprintf(&b, comparisonHead, peerOrigins, commit())
 	of := map[string]map[string]figure{} // by series and forecaster
 	for _, s := range all {
 		f := s.own.figure(own)
@@ -42,12 +43,7 @@ func comparison(all []*peerSeries, fs figures, kept map[[2]string][]lossAt, onse
 	peers := ranked(all, of)
 	forecasters(&b, len(all), peers)
 	claims(&b, all, of, peers)
-	for _, x := range []struct {
-		what string
-		at   func(f figure) float64
-	}{{"minutes 15 to 30", byPinball}, {"the window maximum", byPeak}} {
-		eachSeries(&b, all, of, peers, x.what, x.at)
-	}
+	eachSeries(&b, all, of)
 	everywhere(&b, all, of, kept)
 	onsetAlarms(&b, onsets, alarms)
 	return b.String()
@@ -187,39 +183,31 @@ func bestOther(of map[string]figure, at func(f figure) float64) *figure {
 	return best
 }
 
-func eachSeries(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure, peers []versus, what string, at func(f figure) float64) {
-	fmt.Fprintf(b, "\n%s of each series (bold: best; – not run)\n\n| series | Forewarm |", strings.ToUpper(what[:1])+what[1:])
-	rule := "\n|---|---:|"
-	for _, v := range peers {
-		if v.peer != own {
-			fmt.Fprintf(b, " %s |", v.peer)
-			rule += "---:|"
-		}
-	}
-	b.WriteString(rule + "\n")
+// eachSeries writes the losses of Forewarm and of the best other forecaster on each series.
+func eachSeries(b *strings.Builder, all []*peerSeries, of map[string]map[string]figure) {
+	b.WriteString("\nEach series (bold: better)\n\n| series | minutes 15–30: Forewarm | best other | largest: Forewarm | best other |\n|---|---:|---:|---:|---:|\n")
 	for _, s := range all {
 		fmt.Fprintf(b, "| %s |", s.name())
-		least := math.Inf(1)
-		for _, f := range of[s.name()] {
-			least = min(least, at(f))
-		}
-		cell := func(name string) {
-			f, ok := of[s.name()][name]
+		for _, at := range []func(f figure) float64{byPinball, byPeak} {
+			mine, best := at(of[s.name()][own]), bestOther(of[s.name()], at)
 			switch {
-			case !ok:
-				b.WriteString(" – |")
-			case at(f) == least && len(of[s.name()]) > 1:
-				fmt.Fprintf(b, " **%.2f** |", at(f))
+			case best == nil:
+				fmt.Fprintf(b, " %.2f | – |", mine)
+			case at(*best) < mine:
+				fmt.Fprintf(b, " %.2f | **%.2f** %s |", mine, at(*best), best.peer)
 			default:
-				fmt.Fprintf(b, " %.2f |", at(f))
-			}
-		}
-		cell(own)
-		for _, v := range peers {
-			if v.peer != own {
-				cell(v.peer)
+				fmt.Fprintf(b, " **%.2f** | %.2f %s |", mine, at(*best), best.peer)
 			}
 		}
 		b.WriteString("\n")
 	}
+}
+
+// commit is the short id of the build's commit.
+func commit() string {
+	id, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(id))
 }
