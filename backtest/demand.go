@@ -91,9 +91,7 @@ func Scan(ctx context.Context, log *Source, cfg features.Config) (*Demand, error
 		if batch.Watermark == nil {
 			continue
 		}
-		if batch.Watermark.Pool != "" {
-			aggregator.AddWatermark(batch.Watermark)
-		}
+		aggregator.AddWatermark(batch.Watermark)
 		end = batch.Watermark.At
 		if err := demand.close(aggregator, end); err != nil {
 			return nil, err

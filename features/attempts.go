@@ -97,7 +97,7 @@ func (p *pool) tried(s *queuePressure, e *delta) {
 		return
 	}
 	s.end(e)
-	if e.how == finished {
+	if e.how == completed {
 		return
 	}
 	s.Failed++

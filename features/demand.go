@@ -1,6 +1,9 @@
 package features
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// ratioMemory is the memory of an expected value in requests. Each new one weighs 1/ratioMemory, so that the mean
@@ -61,14 +64,14 @@ type expected struct {
 // exponential, which is a good approximation in production (Y. Xiang et al., ServeGen, arXiv:2505.09999). For such
 // censored data Σ tokens / Σ finished requests is the maximum-likelihood mean (R. Deemer, D. Votaw, Ann. Math. Stat.
 // 26, 1955). The mean of finished requests alone would be too short.
-func (e *expected) learn(r *delta) {
+func (x *expected) learn(e *delta) {
 	ended := float32(1)
-	if r.how != finished {
+	if e.how != completed {
 		ended = 0
 	}
-	e.Output.add(1, float32(r.output), ended)
-	if r.cached >= 0 && r.prompt > 0 {
-		e.Cached.add(1, float32(min(r.cached, r.prompt)), float32(r.prompt))
+	x.Output.add(1, float32(e.output), ended)
+	if e.cached >= 0 && e.prompt > 0 {
+		x.Cached.add(1, float32(min(e.cached, e.prompt)), float32(e.prompt))
 	}
 }
 
@@ -90,12 +93,12 @@ func (p *pace) add(e *delta, l *life) {
 }
 
 // learnPace adds a settled minute without a queue. In minutes with a queue the full pool serves all requests slowly.
-func (e *expected) learnPace(p *pace) {
+func (x *expected) learnPace(p *pace) {
 	if p.Todo > 0 {
-		e.Prefill.add(p.N, p.Prefill, p.Todo)
+		x.Prefill.add(p.N, p.Prefill, p.Todo)
 	}
 	if p.Output > 0 {
-		e.Decode.add(p.N, p.Decode, p.Output)
+		x.Decode.add(p.N, p.Decode, p.Output)
 	}
 }
 
@@ -124,17 +127,23 @@ const (
 	delayed                    // waited in a queue: the same without the wait replaces throughput
 )
 
-// enter counts generated tokens and held token-seconds of one minute: added to the Retried fields, or subtracted from
-// the fields that correct throughput to demand.
-func (to demandKind) enter(w *Window, output, kv float64) {
-	switch to {
-	case served:
-	case retried:
+// throughput counts what an attempt generated and held in one minute, in tokens and token-seconds, where that is no
+// demand: as that of a retry, or taken off again.
+func (to demandKind) throughput(w *Window, output, kv float64) {
+	if to == retried {
 		w.OutputRetried += output
 		w.KVRetried += kv
+		return
+	}
+	to.correct(w, -output, -kv)
+}
+
+// correct adds to the fields that correct throughput to demand in one minute.
+func (to demandKind) correct(w *Window, output, kv float64) {
+	switch to {
 	case unserved:
-		w.OutputUnserved -= output
-		w.KVUnserved -= kv
+		w.OutputUnserved += output
+		w.KVUnserved += kv
 		if output != 0 {
 			w.Known |= ReportsOutput
 		}
@@ -142,28 +151,29 @@ func (to demandKind) enter(w *Window, output, kv float64) {
 			w.Known |= ReportsKV
 		}
 	case delayed:
-		w.OutputDelayed -= output
-		w.KVDelayed -= kv
+		w.OutputDelayed += output
+		w.KVDelayed += kv
 	}
 }
 
 // minQueueDelay is the shortest wait that makes a request delayed. A wait of one second moves only a sixtieth of the
 // occupancy into another minute.
-const minQueueDelay = second
+const minQueueDelay = time.Second
 
 // waited is the time of an attempt in the queue, 0 when unknown. Gateways do not know the start of service. Then it is
-// the time to the first token minus the usual prefill time of the class.
-func (e *delta) waited(c *class) unixTime {
+// the time to the first token minus the usual prefill time of the class, once that was measured.
+func (e *delta) waited(c *class) time.Duration {
+	measured := c.Expected.Prefill.N >= minPaceRequests || c.pool.Expected.Prefill.N >= minPaceRequests
 	switch {
 	case e.arrived == never:
 		return 0
 	case e.started != never:
-		return e.started - e.arrived
-	case e.first == never || c.Expected.Prefill.N < minPaceRequests && c.pool.Expected.Prefill.N < minPaceRequests:
+		return time.Duration(e.started - e.arrived)
+	case e.first == never || !measured:
 		return 0
 	}
 	prefill, _ := c.speed()
-	return e.first - e.arrived - unixTime(min(e.uncached()/prefill, maxLife.Seconds())*float64(second))
+	return time.Duration(e.first-e.arrived) - time.Duration(min(e.uncached()/prefill, maxLife.Seconds())*float64(second))
 }
 
 func (e *delta) demandKind(c *class) demandKind {
@@ -172,7 +182,7 @@ func (e *delta) demandKind(c *class) demandKind {
 		return retried
 	case e.prompt < 0:
 		return served
-	case e.how != finished:
+	case e.how != completed:
 		return unserved
 	case e.output >= 0 && e.waited(c) >= minQueueDelay:
 		return delayed
@@ -216,8 +226,9 @@ func (e *delta) demand(c *class, to demandKind) (d callDemand, ok bool) {
 	return d, !math.IsNaN(output)
 }
 
-// fullOutput is the expected full output of a call that did not finish, in tokens; NaN when unknown. Output lengths are
-// taken as exponential, which has no memory: a mean output is still missing, up to the request's limit.
+// fullOutput is the expected full output of a call that did not finish, in tokens. Output lengths are taken as
+// exponential, which has no memory: a mean output is still missing, up to the request's limit. It is the limit if the
+// mean is unknown, and NaN if there is no limit either.
 func (e *delta) fullOutput(c *class) float64 {
 	generated := float64(max(e.output, 0))
 	full := generated + c.Expected.Output.with(c.pool.Expected.Output.of())
@@ -227,7 +238,8 @@ func (e *delta) fullOutput(c *class) float64 {
 	return full
 }
 
-// spread distributes a demand over the minutes of the open span. Tokens of settled minutes go to the oldest open one.
+// spread adds a demand to the minutes of the open span. Tokens of settled minutes go to the oldest open one, also if the
+// call would have ended before it.
 func (a *Aggregator) spread(c *class, l *callDemand, to demandKind) {
 	first := max(l.start.minute(), a.oldest())
 	x := l.secondsAt(first)
@@ -235,7 +247,7 @@ func (a *Aggregator) spread(c *class, l *callDemand, to demandKind) {
 	for m := first; m == first || m < a.end() && x < l.end; m++ {
 		x += seconds
 		area, generated := l.held(x), l.generated(x)
-		to.enter(&c.bucket(m).Window, done-generated, (held-area)*l.scale) // negative: enter subtracts
+		to.correct(&c.bucket(m).Window, generated-done, (area-held)*l.scale)
 		held, done = area, generated
 	}
 }

@@ -71,7 +71,9 @@ var Dimensions = []Dimension{
 			"expected of calls that were not served to their end. While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		reports: ReportsOutput,
 		parts: func(w *Window) parts {
-			return parts{w.OutputTokens - w.OutputRetried + w.OutputUnserved, w.OutputDelayed, w.OutputRetried, w.OutputUnserved}
+			return parts{
+				calls: w.OutputTokens - w.OutputRetried + w.OutputUnserved, delayed: w.OutputDelayed, again: w.OutputRetried, unserved: w.OutputUnserved,
+			}
 		},
 	},
 	{
@@ -80,7 +82,10 @@ var Dimensions = []Dimension{
 			"While the pool was too full (censored minutes), as if all calls were served when they arrived.",
 		reports: ReportsKV,
 		parts: func(w *Window) parts {
-			return parts{w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved, w.KVDelayed, w.KVRetried, w.KVUnserved}
+			return parts{
+				calls:   w.KVTokenSeconds + w.KVModelled - w.KVRetried + w.KVUnserved,
+				delayed: w.KVDelayed, again: w.KVRetried, unserved: w.KVUnserved,
+			}
 		},
 	},
 	{
@@ -128,10 +133,8 @@ func ForecastIndex(name string) int {
 
 // DimensionByName finds a row of the table.
 func DimensionByName(name string) (Dimension, bool) {
-	for _, d := range Dimensions {
-		if d.Name == name {
-			return d, true
-		}
+	if i := slices.IndexFunc(Dimensions, func(d Dimension) bool { return d.Name == name }); i >= 0 {
+		return Dimensions[i], true
 	}
 	return Dimension{}, false
 }

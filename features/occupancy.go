@@ -82,7 +82,7 @@ func (a *Aggregator) occupy(c *class, l *life, to demandKind) {
 		w := c.bucket(m)
 		w.Known |= ReportsKV
 		w.KVTokenSeconds += area - held
-		to.enter(&w.Window, 0, area-held)
+		to.throughput(&w.Window, 0, area-held)
 		held = area
 	}
 }
@@ -94,7 +94,7 @@ func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool
 			w = c.bucket(min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
 		w.generated(float64(e.output))
-		to.enter(&w.Window, float64(e.output), 0)
+		to.throughput(&w.Window, float64(e.output), 0)
 		return
 	}
 	a.generateFrom(c, l, max(l.decodes(), a.oldest()), 0, to)
@@ -117,7 +117,7 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 		next := l.generated(x)
 		w := c.bucket(m)
 		w.generated(next - done)
-		to.enter(&w.Window, next-done, 0)
+		to.throughput(&w.Window, next-done, 0)
 		done = next
 	}
 }

@@ -1,6 +1,8 @@
 package features
 
 import (
+	"time"
+
 	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -141,7 +143,7 @@ func (a *Aggregator) countPrompt(c *class, w *bucket, e *delta) (tokens float64)
 // countEnd counts the end of a request and returns its generated tokens; w is the minute of its arrival, or the oldest
 // open one.
 func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
-	if e.how == finished {
+	if e.how == completed {
 		w.Served++
 	} else if !e.neverServed() {
 		w.PromptWasted += e.uncached()
@@ -199,7 +201,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	}
 	output := float64(e.output)
 	c.reports(w, ReportsOutput)
-	if e.how == finished {
+	if e.how == completed {
 		w.Output.Add(output)
 	}
 	a.generate(c, w, e, &l, timed, to)
@@ -209,8 +211,8 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	prompt := float64(e.prompt)
 	if e.teaches() {
 		c.Expected.learn(e)
-		atOnce := e.started == never || e.arrived == never || e.started-e.arrived < minQueueDelay
-		if e.how == finished && timed && e.first != never && atOnce {
+		atOnce := e.started == never || e.arrived == never || time.Duration(e.started-e.arrived) < minQueueDelay
+		if e.how == completed && timed && e.first != never && atOnce {
 			w.Pace.add(e, &l)
 		}
 	}
@@ -222,7 +224,7 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	}
 	area := modelled(prompt, e.uncached(), output, service)
 	w.KVModelled += area
-	to.enter(&w.Window, 0, area)
+	to.throughput(&w.Window, 0, area)
 	return output
 }
 
@@ -271,7 +273,7 @@ func (e *delta) read(r *ingest.Request, before Earlier) {
 type outcome uint8
 
 const (
-	finished  outcome = iota
+	completed outcome = iota
 	rejected          // never served: it holds and generates nothing
 	cancelled         // possibly before it was served at all
 	failed            // likewise, by an error
@@ -286,12 +288,12 @@ func outcomeOf(r *ingest.Request) outcome {
 	case r.Status == ingest.StatusError:
 		return failed
 	}
-	return finished
+	return completed
 }
 
 // neverServed reports that an attempt ended in the queue: the record shows no service. This includes all rejected ones.
 func (e *delta) neverServed() bool {
-	return e.how == rejected || e.how != finished && e.started == never && e.first == never && e.output <= 0
+	return e.how == rejected || e.how != completed && e.started == never && e.first == never && e.output <= 0
 }
 
 // teaches reports whether expected lengths are learned from the attempt. Retries are left out: they are mostly of long

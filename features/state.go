@@ -243,16 +243,11 @@ func (a *Aggregator) age() {
 				c.Accounts.fade()
 				return false
 			}
-			a.evict(p, c)
+			delete(p.byName, c.Name)
+			if c.Name != OverflowClass {
+				a.named--
+			}
 			return true
 		})
-	}
-}
-
-// evict forgets a class. The caller removes it from the pool's list.
-func (a *Aggregator) evict(p *pool, c *class) {
-	delete(p.byName, c.Name)
-	if c.Name != OverflowClass {
-		a.named--
 	}
 }

@@ -94,15 +94,14 @@ func (s *Quantile) Quantile(q float64) float64 {
 	if s.Count() == 0 || !(q >= 0 && q <= 1) {
 		return math.NaN()
 	}
-	rank, value, found := uint64(q*float64(s.N-1)), 0.0, false
-	s.each(func(bin int, n uint32) {
-		if found {
-			return
+	rank := uint64(q * float64(s.N-1))
+	for bin, n := range s.all {
+		if rank < uint64(n) {
+			return valueOf(bin)
 		}
-		value, found = valueOf(bin), rank < uint64(n)
 		rank -= uint64(n)
-	})
-	return value
+	}
+	return valueOf(int(s.High))
 }
 
 // Count is the number of values.
@@ -151,8 +150,8 @@ func (s *Quantile) spread(low uint16, span int) {
 	s.Low, s.High = low, low+uint16(span-1)
 }
 
-// each calls f for every bin in use, in ascending order.
-func (s *Quantile) each(f func(bin int, count uint32)) {
+// all yields every bin in use with its count, in ascending order.
+func (s *Quantile) all(yield func(bin int, count uint32) bool) {
 	var few [64]uint16 // short lists are sorted on the stack
 	list := append(few[:0], s.List...)
 	slices.Sort(list)
@@ -161,12 +160,14 @@ func (s *Quantile) each(f func(bin int, count uint32)) {
 		for n < len(list) && list[n] == list[0] {
 			n++
 		}
-		f(int(list[0]), uint32(n))
+		if !yield(int(list[0]), uint32(n)) {
+			return
+		}
 		list = list[n:]
 	}
 	for i, n := range s.Dense {
-		if n > 0 {
-			f(int(s.Low)+i, n)
+		if n > 0 && !yield(int(s.Low)+i, n) {
+			return
 		}
 	}
 }

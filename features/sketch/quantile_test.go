@@ -65,9 +65,7 @@ func sameBins(t *rapid.T, a, b *Quantile) {
 		t.Fatalf("sums %v and %v", a.Total, b.Total)
 	}
 	bins := func(s *Quantile) map[int]uint32 {
-		m := map[int]uint32{}
-		s.each(func(bin int, n uint32) { m[bin] += n })
-		return m
+		return maps.Collect(s.all)
 	}
 	if a.Count() != b.Count() || !maps.Equal(bins(a), bins(b)) {
 		t.Fatal("the bins differ")
