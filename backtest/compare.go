@@ -10,7 +10,7 @@ import (
 // Account is the cost and service of a pool.
 type Account struct {
 	Minutes, Saturated int
-	Asked, Met         float64 // weight of the requests, and of those served within the objectives
+	Asked, Met         float64 // weight of the requests, and of those that did not wait for a replica
 	GPUHours           float64 // including warm-up
 	Actions            int     // changes of the desired replicas
 	Reversed           int     // actions that removed a replica ordered less than a warm-up before
@@ -26,7 +26,7 @@ type Result struct {
 	Policy         string `json:"policy"`
 	Knob           string `json:"knob"`
 	SaturatedShare Number `json:"saturated_share"` // of minutes
-	SLOAttainment  Number `json:"slo_attainment"`  // share of requests within the objectives
+	SLOAttainment  Number `json:"slo_attainment"`  // share of requests that did not wait for a replica
 	GPUHours       Number `json:"gpu_hours"`       // including warm-up
 	ScaleActions   int    `json:"scale_actions"`
 	// ReversedShare is the share of actions that removed a replica ordered less than the warm-up's 90th percentile
@@ -36,16 +36,6 @@ type Result struct {
 	SaturatedMinutes int    `json:"saturated_minutes"`
 	ActionsPerDay    Number `json:"actions_per_day"`
 	Default          bool   `json:"default"` // the default setting in the documentation of the original
-}
-
-// result converts the account to a row of the summary.
-func (a *Account) result(policy, knob string) Result {
-	return Result{
-		Policy: policy, Knob: knob, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
-		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
-		ReversedShare: Number(value.Share(float64(a.Reversed), float64(a.Actions))),
-		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/day)),
-	}
 }
 
 // point is the share of saturated minutes and the GPU-hours of one setting of a policy.

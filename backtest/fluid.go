@@ -49,8 +49,8 @@ type FluidPool struct {
 
 // warming is a replica that warms up.
 type warming struct {
-	number         uint64
-	ordered, ready time.Time
+	number uint64
+	ready  time.Time
 }
 
 // NewFluidPool creates a pool at a minute boundary, with its initial replicas ready.
@@ -93,7 +93,7 @@ func (p *FluidPool) SetDesired(n int) {
 	for range n - p.desired {
 		p.started++
 		k := p.started - uint64(p.pool.Replicas.Initial)
-		p.pending = append(p.pending, warming{number: p.started, ordered: p.now, ready: p.now.Add(p.lag(k))})
+		p.pending = append(p.pending, warming{number: p.started, ready: p.now.Add(p.lag(k))})
 		p.orderedAt = append(p.orderedAt, p.now)
 		p.changed = append(p.changed, p.report(p.started, ingest.ReplicaLoading, p.now))
 	}

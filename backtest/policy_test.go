@@ -125,8 +125,7 @@ func TestFluidPool(t *testing.T) {
 	}
 	p.SetDesired(1)
 	p.Step(decodeLoad(50, 10))
-	account := p.account
-	got := account.result("x", "k=1")
+	got := (&contender{name: "x", knob: "k=1", pool: p}).row()
 	want := Result{
 		Policy: "x", Knob: "k=1", SaturatedShare: 2. / 6, SLOAttainment: Number((10 + 10*2./3 + 10*2./3 + 10 + 10) / 50.),
 		GPUHours: (2 + 2 + 4 + 4 + 4 + 1) / 60., ScaleActions: 2, SaturatedMinutes: 2, ActionsPerDay: 480,

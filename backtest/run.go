@@ -61,7 +61,7 @@ type runner struct {
 }
 
 func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
-	if err := cfg.Check(); err != nil {
+	if err := cfg.Prepare(); err != nil {
 		return nil, err
 	}
 	r := &runner{cfg: cfg}

@@ -72,21 +72,21 @@ type Summary struct {
 
 // TraceSummary describes the read part of one file.
 type TraceSummary struct {
-	Path       string   `json:"path"`
-	Format     string   `json:"format"`
-	Rows       int64    `json:"rows"`
-	Refused    int64    `json:"refused"`
-	Disordered int64    `json:"disordered"`
-	First      string   `json:"first_refused,omitempty"` // place and reason
-	Notes      []string `json:"notes,omitempty"`
+	Path         string   `json:"path"`
+	Format       string   `json:"format"`
+	Rows         int64    `json:"rows"`
+	Refused      int64    `json:"refused"`
+	Disordered   int64    `json:"disordered"`
+	FirstRefused string   `json:"first_refused,omitempty"` // place and reason; it may be disordered
+	Notes        []string `json:"notes,omitempty"`
 }
 
 // Skipped counts the rows that were not used.
 func (t *TraceSummary) Skipped() int64 { return t.Refused + t.Disordered }
 
-// Check sets defaults, and checks a configuration before a trace is opened. Messages begin with the name of the
+// Prepare sets defaults, and checks a configuration before a trace is opened. Messages begin with the name of the
 // command's flag, without the dash.
-func (c *RunConfig) Check() error {
+func (c *RunConfig) Prepare() error {
 	if c.Trace == "" && c.Recorded == nil {
 		return errors.New("no trace: name a file")
 	}

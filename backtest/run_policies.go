@@ -10,6 +10,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
@@ -124,9 +125,13 @@ type contender struct {
 
 // row returns the contender's row of the summary.
 func (c *contender) row() Result {
-	row := c.pool.account.result(c.name, c.knob)
-	row.Default = c.isDefault
-	return row
+	a := &c.pool.account
+	return Result{
+		Policy: c.name, Knob: c.knob, Default: c.isDefault, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
+		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
+		ReversedShare: Number(value.Share(float64(a.Reversed), float64(a.Actions))),
+		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/day)),
+	}
 }
 
 // variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do

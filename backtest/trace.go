@@ -222,8 +222,8 @@ func (r *Reader) begin() error {
 	}
 	switch {
 	case len(r.sorted) > 0:
-	case r.Summary.First != "":
-		return fmt.Errorf("no usable row; the first was refused: %s", r.Summary.First)
+	case r.Summary.FirstRefused != "":
+		return fmt.Errorf("no usable row; the first was refused: %s", r.Summary.FirstRefused)
 	case r.opts.Only != "":
 		return fmt.Errorf("%s: no row has the class %q: name one that there is", r.Summary.Path, r.opts.Only)
 	default:
@@ -349,8 +349,8 @@ func (r *Reader) read() error {
 
 // skip records why the newest row was skipped, if it is the first.
 func (r *Reader) skip(why string) {
-	if r.Summary.First == "" {
-		r.Summary.First = fmt.Sprintf("%s:%d: %s", r.Summary.Path, r.lines.line, why)
+	if r.Summary.FirstRefused == "" {
+		r.Summary.FirstRefused = fmt.Sprintf("%s:%d: %s", r.Summary.Path, r.lines.line, why)
 	}
 }
 

@@ -206,7 +206,7 @@ func TestWrongRows(t *testing.T) {
 				t.Errorf("%q: want the rows before and after the wrong one", lines)
 			}
 			n := r.Summary
-			if n.Refused != 1 || n.Rows != 2 || n.First == "" || !strings.Contains(n.First, path+":3: ") || !strings.Contains(n.First, test.want) {
+			if n.Refused != 1 || n.Rows != 2 || n.FirstRefused == "" || !strings.Contains(n.FirstRefused, path+":3: ") || !strings.Contains(n.FirstRefused, test.want) {
 				t.Errorf("counts %+v, want one refused row at line 3: %s", n, test.want)
 			}
 		})
@@ -229,7 +229,7 @@ func TestRecordsOutOfOrder(t *testing.T) {
 			t.Errorf("row %d is %q, want %q", i, l, want)
 		}
 	}
-	if c := r.Summary; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.First, "sort the file by time") {
+	if c := r.Summary; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.FirstRefused, "sort the file by time") {
 		t.Errorf("%+v: want one record out of order, and %d rows", c, n)
 	}
 }

@@ -46,7 +46,7 @@ func runBacktest(f *flag.FlagSet) action {
 		if *policies != "" {
 			c.Policies = strings.Split(*policies, ",")
 		}
-		if err := c.Check(); err != nil {
+		if err := c.Prepare(); err != nil {
 			return usagef("-%w", err)
 		}
 		if c.Trace != "" {

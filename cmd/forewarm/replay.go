@@ -98,7 +98,7 @@ func traceNotes(r *backtest.Reader, std streams) {
 		fmt.Fprintln(std.err, "note:", n)
 	}
 	if c := r.Summary; c.Skipped() > 0 {
-		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %s\n", c.Skipped(), c.Disordered, c.First)
+		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %s\n", c.Skipped(), c.Disordered, c.FirstRefused)
 	}
 }
 

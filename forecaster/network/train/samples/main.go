@@ -56,5 +56,8 @@ func run(in io.Reader, out io.Writer) error {
 				return err
 			}
 		}
+		if len(origins) > 0 {
+			return fmt.Errorf("origin %d is not in 1…%d and above the one before", origins[0], head.Minutes)
+		}
 	}
 }

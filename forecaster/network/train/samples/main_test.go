@@ -62,3 +62,18 @@ func TestInputs(t *testing.T) {
 		t.Errorf("%d bytes too many", out.Len())
 	}
 }
+
+// TestInputsOfWrongOrigins: origins that are not ascending, or outside the series, would leave out those after them.
+func TestInputsOfWrongOrigins(t *testing.T) {
+	for _, origins := range [][]int32{{2, 2, 3}, {0, 1}, {3, 11}} {
+		var in, out bytes.Buffer
+		for _, part := range []any{[]int32{10, int32(len(origins)), 0}, make([]float64, 10), origins} {
+			if err := binary.Write(&in, binary.LittleEndian, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := run(&in, &out); err == nil {
+			t.Errorf("origins %d are accepted", origins)
+		}
+	}
+}
