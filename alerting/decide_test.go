@@ -49,7 +49,7 @@ func (s scene) input(t testing.TB) Input {
 	}
 	in := Input{
 		Forecast: &forecaster.PoolForecast{Pool: "llama", Origin: noon, Total: []forecaster.Forecast{f}},
-		Projection: forecaster.Projection{Pool: "llama", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Seasonal,
+		Projection: forecaster.Projection{Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Seasonal,
 			Resources: []forecaster.ResourceProjection{{Dimension: features.DimKV, ETA: never}}},
 		Pool: pool,
 		Minute: features.PoolMinute{Pool: "llama", Start: noon.Add(-time.Minute), Covered: true, LastEvent: noon,
@@ -156,7 +156,7 @@ func TestDecide(t *testing.T) {
 		"a request is withdrawn, with a reason": {scene: scene{ready: 7, median: flat(650), last: 650}, state: after(earlier(8), asked(18)), want: 7, action: ScaleIn, says: "Staying at 7. The last decision asked for 8."},
 		"a request whose demand is gone":        {scene: scene{ready: 7, pending: 1, median: flat(350), last: 350}, state: after(earlier(8), asked(1)), want: 7, action: ScaleIn, says: "4 replicas will do"},
 		"a request when traffic ended":          {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0}, state: after(earlier(2), asked(1)), want: 1, action: ScaleIn},
-		"a request is kept: a silent minute":    {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Now.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request for replicas of 11:59 UTC is kept"},
+		"a request is kept: a silent minute":    {scene: scene{ready: 1, pending: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Forecast.Total[0].Basis.Recent.Requests = 2 }}, state: after(earlier(2), asked(1)), want: 2, action: Hold, says: "the request for replicas of 11:59 UTC is kept"},
 		"latencies recovered": {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(4), func(s *State) {
 			s.Breach = &Breach{Since: noon.Add(-time.Hour), Until: noon.Add(-10 * time.Minute), Own: Relief{From: 4, Replicas: 6}}
 		}), want: 4, action: Hold},
@@ -246,7 +246,7 @@ func TestScaleInLosesCache(t *testing.T) {
 	for cached, want := range map[float32]int{0: 4, 600 * 200: 4, 600 * 300: 5} { // tokens of ten minutes; a fifth of it each
 		in := scene{ready: 5, median: flat(350), last: 350, edit: func(in *Input) {
 			f := &in.Forecast.Total[0]
-			f.Dimension, f.Basis.Now.Cached = features.DimPrefill, cached
+			f.Dimension, f.Basis.Recent.Cached = features.DimPrefill, cached
 			in.Pool.Rates.PrefillTokensPerS = 100
 		}}.input(t)
 		if d, _ := Decide(noon, in, State{LastTick: noon.Add(-time.Minute), LastDesired: 5, UsableSince: noon.Add(-time.Hour)}, DefaultConfig()); d.Desired != want {

@@ -165,7 +165,7 @@ func (p *draft) requestless() bool {
 // withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a
 // small pool.
 func (p *draft) withoutRequests() bool {
-	return p.requestless() && p.in.Forecast.Total[0].Basis.Now.Requests == 0
+	return p.requestless() && p.in.Forecast.Total[0].Basis.Recent.Requests == 0
 }
 
 // DecisionQuantile is the quantile of demand to provide for, and its source.
@@ -279,7 +279,7 @@ func (p *draft) coldCache(f *forecaster.Forecast) (tokensPerS float64) {
 	if f.Dimension != features.DimPrefill || there == 0 {
 		return 0
 	}
-	return finite(float64(f.Basis.Now.Cached)) / seconds / float64(there)
+	return finite(float64(f.Basis.Recent.Cached)) / seconds / float64(there)
 }
 
 // binding is the resource that needs most replicas; of equals, the one of dimension. nil without any.

@@ -109,8 +109,8 @@ func (b *conditions) retryStorm() {
 	}
 	class, most := "", float32(0)
 	for i := range pf.Classes {
-		if f := &pf.Classes[i]; f.Basis.Now.Retries > most {
-			class, most = f.Class, f.Basis.Now.Retries
+		if f := &pf.Classes[i]; f.Basis.Recent.Retries > most {
+			class, most = f.Class, f.Basis.Recent.Retries
 		}
 	}
 	w := alertText{

@@ -43,13 +43,13 @@ type calibratorDimension struct {
 type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
-	From  int64                              // the first minute, Unix time
+	From  int64                              // the first minute, since the Unix epoch
 	Done  int                                // number of calibratedHorizons that are over
 	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
 }
 
 // Issue records the forecast. It ignores a stale one. O(dimensions · paths · Horizon).
-func (o *Calibrator) Issue(pf *PoolForecast) {
+func (c *Calibrator) Issue(pf *PoolForecast) {
 	if pf.Stale {
 		return
 	}
@@ -57,13 +57,13 @@ func (o *Calibrator) Issue(pf *PoolForecast) {
 	for i := range pf.Total {
 		w, name := openWindow{From: minute}, pf.Total[i].Dimension
 		w.setPeaks(pf.Total[i].Paths)
-		k := o.find(name)
-		if k == nil {
-			o.Dimensions = append(o.Dimensions, calibratorDimension{Name: name})
-			k = &o.Dimensions[len(o.Dimensions)-1]
+		d := c.find(name)
+		if d == nil {
+			c.Dimensions = append(c.Dimensions, calibratorDimension{Name: name})
+			d = &c.Dimensions[len(c.Dimensions)-1]
 		}
-		k.Open = append(k.Open, w)
-		k.Open = k.Open[max(0, len(k.Open)-Horizon):]
+		d.Open = append(d.Open, w)
+		d.Open = d.Open[max(0, len(d.Open)-Horizon):]
 	}
 }
 
@@ -86,19 +86,19 @@ func (w *openWindow) setPeaks(paths [][Horizon]float32) {
 
 // Learn takes the windows that ended before now. demand is that of a dimension in a minute, NaN if unknown. A window
 // with an unknown minute is skipped.
-func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
+func (c *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
 	newest := now.Unix()/60 - 1
-	for i := range o.Dimensions {
-		k := &o.Dimensions[i]
-		open := k.Open[:0]
-		for _, w := range k.Open {
+	for i := range c.Dimensions {
+		d := &c.Dimensions[i]
+		open := d.Open[:0]
+		for _, w := range d.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
 				highest := 0.
 				for m := range calibratedHorizons[w.Done] {
-					highest = max(highest, demand(k.Name, w.From+int64(m))) // NaN stays
+					highest = max(highest, demand(d.Name, w.From+int64(m))) // NaN stays
 				}
 				if !math.IsNaN(highest) { // overlapping windows together count as one
-					countRank(&k.Ranks[w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
+					countRank(&d.Ranks[w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
 				}
 				w.Done++
 			}
@@ -106,7 +106,7 @@ func (o *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 				open = append(open, w)
 			}
 		}
-		k.Open = open
+		d.Open = open
 	}
 }
 
@@ -130,37 +130,37 @@ func countRank(ranks *[rankBins]float64, peaks *[rankBins - 1]float32, highest f
 }
 
 // find returns nil for an unknown dimension.
-func (o *Calibrator) find(name string) *calibratorDimension {
-	if i := slices.IndexFunc(o.Dimensions, func(d calibratorDimension) bool { return d.Name == name }); i >= 0 {
-		return &o.Dimensions[i]
+func (c *Calibrator) find(name string) *calibratorDimension {
+	if i := slices.IndexFunc(c.Dimensions, func(d calibratorDimension) bool { return d.Name == name }); i >= 0 {
+		return &c.Dimensions[i]
 	}
 	return nil
 }
 
-// rankCurves are the curves of a dimension at each of calibratedHorizons.
-type rankCurves [numHorizons]rankCurve
+// horizonCurves are the curves of a dimension at each of calibratedHorizons.
+type horizonCurves [numHorizons]rankCurve
 
-// rankCurves of a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
-func (o *Calibrator) rankCurves(name string) (c rankCurves) {
+// curvesOf a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
+func (c *Calibrator) curvesOf(name string) (curves horizonCurves) {
 	var ranks [numHorizons][rankBins]float64
-	if o != nil && o.find(name) != nil {
-		ranks = o.find(name).Ranks
+	if c != nil && c.find(name) != nil {
+		ranks = c.find(name).Ranks
 	}
-	for i := range c {
+	for i := range curves {
 		sum := 0.0
 		for bin, n := range ranks[i] {
 			sum += n + rankPrior
-			c[i][bin+1] = sum
+			curves[i][bin+1] = sum
 		}
-		for bin := range c[i] {
-			c[i][bin] /= sum
+		for bin := range curves[i] {
+			curves[i][bin] /= sum
 		}
 	}
-	return c
+	return curves
 }
 
 // by is the curve for minute h, counted from 1.
-func (c *rankCurves) by(h int) rankCurve {
+func (c *horizonCurves) by(h int) rankCurve {
 	i := 0
 	for calibratedHorizons[i] < h {
 		i++
@@ -203,7 +203,7 @@ func WindowMinutes(window time.Duration) int {
 	return min(Horizon, max(1, int(math.Ceil(window.Minutes()))))
 }
 
-// Load is the load of all attempts, of a dimension of a pool in a minute (Unix time), as known now; NaN if unknown.
+// Load is the load of all attempts, of a dimension of a pool in a minute since the Unix epoch, as known now; NaN if unknown.
 func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 	i, ok := f.find(pool)
 	d := features.ForecastIndex(dimension)

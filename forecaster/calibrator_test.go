@@ -112,7 +112,7 @@ func TestRankCurve(t *testing.T) {
 	d := calibratorDimension{Name: "kv"}
 	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
 	o := &Calibrator{Dimensions: []calibratorDimension{d}}
-	learned, none := o.rankCurves("kv"), (*Calibrator)(nil).rankCurves("kv")
+	learned, none := o.curvesOf("kv"), (*Calibrator)(nil).curvesOf("kv")
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15, 60} {
 			c, plain := learned.by(h), none.by(h)

@@ -10,13 +10,12 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Basis is kept with each forecast for [Explain]. Values are in the dimension's unit, 15 minutes ahead, without
-// scheduled events.
+// Basis is what a forecast was made from: Input and Events for [Explain], Covered for metrics, Recent for projections.
 type Basis struct {
 	Input   *network.Input // nil if the network had no input. Read-only
 	Covered Covered        // of the window maximum
 	Events  []EventEffect  // with an effect within the horizon or just before
-	Now     shapeSums      // load of the last ten minutes
+	Recent  shapeSums      // load of the last ten minutes
 }
 
 // Covered counts outcomes at or below each published quantile, one in originEvery minutes, with a memory of a week.
@@ -48,8 +47,8 @@ type EventEffect struct {
 	Ahead  float64 `json:"strength_ahead"` // 0 to 1, at the forecast minute
 }
 
-// Explanation lists what a forecast was made from. Values are in Unit, LeadMinutes ahead; unknown ones are null.
-// Bounded by the number of input groups, levels and events.
+// Explanation lists what a forecast was made from. Values are in the dimension's unit, LeadMinutes ahead; unknown ones
+// are null. Bounded by the number of input groups and events.
 type Explanation struct {
 	Pool        string        `json:"pool"`
 	Class       string        `json:"class"`
@@ -58,7 +57,7 @@ type Explanation struct {
 	LeadMinutes int           `json:"lead_minutes"`
 	Confidence  Confidence    `json:"confidence"`
 	Known       int           `json:"known_minutes"`
-	Fallback    bool          `json:"fallback"` // outcomes stay nearer to the last value than to the network's median
+	Fallback    bool          `json:"fallback"` // see Forecast
 	Now         value.Number  `json:"now"`
 	Inputs      []InputView   `json:"inputs"` // what moved the median, the largest first
 	Events      []EventEffect `json:"events"`

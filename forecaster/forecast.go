@@ -40,8 +40,9 @@ type Forecast struct {
 	Minute     [Horizon]Quantiles // Minute[h-1]
 	WindowMax  Quantiles          // of the largest minute in WindowFrom..WindowTo
 	Confidence Confidence
-	Known      int  // known minutes of history
-	Fallback   bool // recent outcomes were nearer to the last value than to the network's median
+	Known      int // known minutes of history
+	// Fallback: the last value weighs more than the network's forecast, because recent outcomes were nearer to it.
+	Fallback bool
 	// LoadFactor is the load of all attempts over that of calls in the last ten minutes, of a pool's total.
 	LoadFactor float64
 	Basis      Basis

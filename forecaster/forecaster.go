@@ -232,7 +232,7 @@ func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out [
 		if s == nil || !s.forecast(&f) {
 			continue
 		}
-		f.Basis.Now = now
+		f.Basis.Recent = now
 		events.apply(&f)
 		out = append(out, f)
 	}

@@ -24,7 +24,7 @@ func TestProjectLimits(t *testing.T) {
 	}
 	// With 20 cached tokens in each of the last ten minutes' requests, 10 requests/s are 200 tokens/s more.
 	requests := ramp("requests", 10, 0)
-	requests.Total[0].Basis.Now = shapeSums{Requests: 6000, Cached: 120_000}
+	requests.Total[0].Basis.Recent = shapeSums{Requests: 6000, Cached: 120_000}
 	pf.Total = append(pf.Total, requests.Total...)
 	got = ProjectLimits(&pf, []Limit{{Name: "tokens_per_min", Dimensions: []string{"prefill", "cached", "decode"}, PerS: 1200}}, 30*time.Minute)
 	if len(got) != 1 || math.Abs(got[0].Demand-1000) > 1e-3 || got[0].ETA.P50 != 18*time.Minute {

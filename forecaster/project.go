@@ -112,7 +112,6 @@ type Driver struct {
 
 // Projection is the saturation risk of a pool.
 type Projection struct {
-	Pool        string
 	Lead        time.Duration // see LeadTime
 	Supply      Supply
 	Reserve     int // replicas kept for failures
@@ -134,7 +133,7 @@ type Projection struct {
 // turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
-		Pool: pf.Pool, Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
+		Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
 	span := WindowMinutes(window)
@@ -228,7 +227,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 }
 
 func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
-	curves := calibrator.rankCurves(name)
+	curves := calibrator.curvesOf(name)
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	headroom := make([]float64, len(demand))
 	for j := range demand {
@@ -405,7 +404,7 @@ func (pf *PoolForecast) sum(dimensions []string) (paths [][Horizon]float32, now 
 		f, each := pf.Of(name), float32(1)
 		if name == features.DimCached {
 			if f = pf.Of(features.DimRequests); f != nil {
-				each = f.Basis.Now.Cached / max(f.Basis.Now.Requests, 1)
+				each = f.Basis.Recent.Cached / max(f.Basis.Recent.Requests, 1)
 			}
 		}
 		if f == nil || math.IsNaN(f.Now.Mean) {

@@ -38,9 +38,7 @@ func (q *Quantiles) At(tau float64) float64 {
 	case tau < Levels[0]:
 		return q[0] * tau / Levels[0]
 	case tau >= Levels[NumLevels-1]:
-		const n = NumLevels
-		slope := (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
-		return q[n-1] + slope*math.Log((1-Levels[n-1])/(1-math.Min(tau, 0.9999)))
+		return q[NumLevels-1] + q.tailSlope()*math.Log((1-Levels[NumLevels-1])/(1-math.Min(tau, maxLevel)))
 	}
 	i := 1
 	for tau > Levels[i] {
@@ -50,10 +48,18 @@ func (q *Quantiles) At(tau float64) float64 {
 	return q[i-1] + f*(q[i]-q[i-1])
 }
 
-// CDF is the level of x, the inverse of At; 0 for x < 0, and at most 0.9999. At an atom (equal quantiles, or a lowest
+// maxLevel is the highest level of the tail.
+const maxLevel = 0.9999
+
+// tailSlope is the slope of the last two levels in −ln(1−tau).
+func (q *Quantiles) tailSlope() float64 {
+	const n = NumLevels
+	return (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
+}
+
+// CDF is the level of x, the inverse of At; 0 for x < 0, and at most maxLevel. At an atom (equal quantiles, or a lowest
 // quantile of zero) it is the middle of the atom, so PIT values stay uniform on average.
 func (q *Quantiles) CDF(x float64) float64 {
-	const n = NumLevels
 	if !(x >= 0) {
 		return 0
 	}
@@ -70,12 +76,12 @@ func (q *Quantiles) CDF(x float64) float64 {
 		return (Levels[lo] + Levels[hi]) / 2
 	case x < q[0]:
 		return Levels[0] * x / q[0]
-	case x >= q[n-1]:
-		slope := (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
+	case x >= q[NumLevels-1]:
+		slope := q.tailSlope()
 		if slope <= 0 {
-			return 0.9999
+			return maxLevel
 		}
-		return math.Min(0.9999, 1-(1-Levels[n-1])*math.Exp(-(x-q[n-1])/slope))
+		return math.Min(maxLevel, 1-(1-Levels[NumLevels-1])*math.Exp(-(x-q[NumLevels-1])/slope))
 	}
 	i := 1
 	for x > q[i] {

@@ -89,14 +89,14 @@ func fullOutput() *pipeline.Output {
 			{
 				Pool: "batch", Forecast: forecaster.PoolForecast{Pool: "batch", Origin: origin, Stale: true,
 					Minute: features.PoolMinute{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1}},
-				Projection: &forecaster.Projection{Pool: "batch", Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
+				Projection: &forecaster.Projection{Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
 				Decision: &alerting.Decision{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
 					Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
 					ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
 			},
 			{
 				Pool: "chat", Forecast: chat,
-				Projection: &forecaster.Projection{Pool: "chat", Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
+				Projection: &forecaster.Projection{Lead: 13 * time.Minute, Binding: features.DimKV, Confidence: forecaster.Warm, Reserve: 1,
 					Supply:    forecaster.Supply{Ready: 5, Pending: []time.Time{origin.Add(-3 * time.Minute)}},
 					Resources: []forecaster.ResourceProjection{kv, prefill}},
 				Trusted: capacity.Trusted{

@@ -121,7 +121,8 @@ func (h *History) Amend(m int64, y float64) {
 	}
 }
 
-// At is the value of minute m; NaN if it is unknown or no longer kept.
+// At is the value of minute m; NaN if it is unknown or no longer kept. It is not instrumented by the race detector: it
+// shares no memory, and tests would spend much of their time in it.
 //
 //go:norace
 func (h *History) At(m int64) float64 {
@@ -233,7 +234,7 @@ func (h *History) State() []any {
 }
 
 // A non-negative value in 16 bits: 6 bits of exponent and 10 of mantissa. The rounding error is at most one part in 2,048
-// (0.05 %) between 2⁻²⁴ and 2³⁹. Smaller values round to zero or 2⁻²⁴, larger ones become the largest. All bits set: not
+// (0.05 %) between 2⁻²⁵ and 2³⁹. Values below 2⁻²⁵ become zero, values above 2³⁹ the largest. All bits set: not
 // known. Codes have the order of values.
 const (
 	compactDrop = 13 // dropped bits of a float32's mantissa

@@ -7,8 +7,9 @@ import "math"
 type moves struct {
 	Seen                           float64
 	Square, Up, Down, Peak, PeakSq [len(moveMinutes)]float64
-	Cross, Then, Now               [len(repeatMinutes)][2]float64 // products of this move and the move a day, or a week, before
-	SeenThen                       [2]float64
+	// By season: the product of a move and the one of that season before, and the squares of the latter and of the former.
+	Cross, Then, Now [len(repeatMinutes)][2]float64
+	SeenThen         [2]float64
 }
 
 // Time constants of the means, in minutes.
@@ -72,8 +73,7 @@ func (h *History) Settle(t int64) {
 		m.PeakSq[i] += w * (peak*peak - m.PeakSq[i])
 	}
 	yesterday, _ := h.moveTo(h.DaysBefore(t, 1))
-	week := h.DaysBefore(t, 7)
-	for season, then := range [...]float64{yesterday, math.Sqrt(h.Around(week-8)) - math.Sqrt(h.Around(week-37))} {
+	for season, then := range [...]float64{DayAgo: yesterday, WeekAgo: h.coarseMoveTo(h.DaysBefore(t, 7))} {
 		if math.IsNaN(then) {
 			continue
 		}
@@ -91,4 +91,9 @@ func (h *History) Settle(t int64) {
 func (h *History) moveTo(t int64) (move, peak float64) {
 	level := math.Sqrt(h.Mean(t-44, t-30))
 	return math.Sqrt(h.Mean(t-15, t)) - level, math.Sqrt(h.Max(t-15, t)) - level
+}
+
+// coarseMoveTo is the move that ends with minute t, from half hours, which are kept for longer.
+func (h *History) coarseMoveTo(t int64) float64 {
+	return math.Sqrt(h.Around(t-8)) - math.Sqrt(h.Around(t-37))
 }

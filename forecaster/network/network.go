@@ -40,17 +40,18 @@ const (
 )
 
 // Net is a multilayer perceptron with two hidden layers. For each target it gives the median and the distances from
-// each quantile to the next, relative to the level, in units of the spread, on the square-root scale. So quantiles
-// never cross, and outputs near zero are already a forecast. Of each layer the weights of input j to all units are
-// weights[j*len(bias):][:len(bias)].
+// each quantile to the next, so quantiles never cross. Medians are relative to the level. All outputs are in units of the
+// spread, on the square-root scale, so outputs near zero are already a forecast. Of each layer the weights of input j to
+// all units are weights[j*len(bias):][:len(bias)].
 type Net struct {
-	Mean, Scale [NumFeatures]float32 // of the features: their means and the inverses of their standard deviations
-	Bias1       [hidden1]float32
-	Weights1    [NumFeatures * hidden1]float32
-	Bias2       [hidden2]float32
-	Weights2    [hidden1 * hidden2]float32
-	Bias3       [outputs]float32
-	Weights3    [hidden2 * outputs]float32
+	Mean       [NumFeatures]float32 // of the features
+	InverseStd [NumFeatures]float32 // the inverses of their standard deviations
+	Bias1      [hidden1]float32
+	Weights1   [NumFeatures * hidden1]float32
+	Bias2      [hidden2]float32
+	Weights2   [hidden1 * hidden2]float32
+	Bias3      [outputs]float32
+	Weights3   [hidden2 * outputs]float32
 }
 
 // maxFeature bounds features, in standard deviations from their mean over all training series.
@@ -63,7 +64,7 @@ type Quantiles [Targets][NumLevels]float32
 func (n *Net) Forecast(in *Input, q *Quantiles) {
 	x, a, b, o := in.X, n.Bias1, n.Bias2, n.Bias3
 	for j, v := range x {
-		x[j] = max(-maxFeature, min(maxFeature, float32((v-n.Mean[j])*n.Scale[j])))
+		x[j] = max(-maxFeature, min(maxFeature, float32((v-n.Mean[j])*n.InverseStd[j])))
 	}
 	addInputs(a[:], x[:], n.Weights1[:])
 	activate(a[:])
