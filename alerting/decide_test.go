@@ -53,7 +53,7 @@ func (s scene) input(t testing.TB) Input {
 			Resources: []forecaster.ResourceProjection{{Dimension: features.DimKV, ETA: never}}},
 		Pool: pool,
 		Minute: features.PoolMinute{Pool: "llama", Start: noon.Add(-time.Minute), Covered: true, LastEvent: noon,
-			State: features.PoolState{At: noon, Observed: true, Ready: s.ready, Pending: s.pending,
+			State: features.PoolState{Observed: true, Ready: s.ready, Pending: s.pending,
 				KVUsedMax: math.NaN(), WaitingPerReady: math.NaN(), ReportedAt: noon}},
 		Sequence: 7,
 	}

@@ -82,7 +82,7 @@ func Scan(ctx context.Context, log *Source, cfg features.Config) (*Demand, error
 		}
 		for i := range batch.Requests {
 			if r := &batch.Requests[i]; r.Phase != ingest.PhaseArrived { // its end counts it
-				aggregator.AddRequest(r)
+				aggregator.AddAttempt(r, features.Earlier{CallCounted: r.Attempt > 1})
 			}
 		}
 		for i := range batch.Sums {

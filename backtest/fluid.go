@@ -116,12 +116,9 @@ func (p *FluidPool) SetDesired(n int) {
 	p.desired = n
 }
 
-// z90 is the 0.9 quantile of the standard normal distribution.
-const z90 = 1.2815515655446004
-
 // lag returns the warm-up of the k-th replica started after the initial ones: lognormal, a function of seed and k only.
 func (p *FluidPool) lag(k uint64) time.Duration {
-	sigma := math.Log(p.p90/p.p50) / z90
+	sigma := math.Log(p.p90/p.p50) / capacity.Z90
 	seconds := p.p50 * math.Exp(sigma*rand.New(rand.NewPCG(p.seed, k)).NormFloat64())
 	return time.Duration(seconds * float64(time.Second))
 }

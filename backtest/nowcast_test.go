@@ -111,7 +111,7 @@ func nowcastsOf(t testing.TB, requests []ingest.Request, from time.Time) map[now
 	for len(requests) > 0 {
 		tick = tick.Add(time.Minute)
 		for len(requests) > 0 && requests[0].FinishedAt.Before(tick) {
-			a.AddRequest(&requests[0])
+			a.AddAttempt(&requests[0], features.Earlier{})
 			requests = requests[1:]
 		}
 		a.AddWatermark(&ingest.Watermark{Pool: DefaultPool, At: tick})

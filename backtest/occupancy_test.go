@@ -96,7 +96,7 @@ func windowKV(t *testing.T, rs []ingest.Request, start time.Time, minutes int, r
 			take(tick)
 		}
 		late += heldBefore(&rs[i], tick.Add(-time.Minute-revise))
-		if reason := a.AddRequest(&rs[i]); reason != "" && reason != ingest.ReasonLate {
+		if reason := a.AddAttempt(&rs[i], features.Earlier{}); reason != "" && reason != ingest.ReasonLate {
 			t.Fatalf("a record was refused: %s", reason)
 		}
 	}

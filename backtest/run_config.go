@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,17 +91,12 @@ func (c *RunConfig) Prepare() error {
 	if c.Trace == "" && c.Recorded == nil {
 		return errors.New("no trace: name a file")
 	}
-	if c.Every == 0 {
-		c.Every = 15 * time.Minute
-	}
+	c.Every, c.ScoreTo, c.PeakReplicas = cmp.Or(c.Every, 15*time.Minute), cmp.Or(c.ScoreTo, 1), cmp.Or(c.PeakReplicas, 8)
 	if c.Every < features.Minute || c.Every%features.Minute != 0 {
 		return fmt.Errorf("every %s is not a positive number of whole minutes: use such as 15m", c.Every)
 	}
 	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
 		return fmt.Errorf("score-from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
-	}
-	if c.ScoreTo == 0 {
-		c.ScoreTo = 1
 	}
 	if !(c.ScoreTo > c.ScoreFrom && c.ScoreTo <= 1) {
 		return fmt.Errorf("score-to %g is out of score-from %g…1: use a share such as 1", c.ScoreTo, c.ScoreFrom)
@@ -119,9 +115,6 @@ func (c *RunConfig) Prepare() error {
 	if c.Features == nil {
 		f := features.DefaultConfig()
 		c.Features = &f
-	}
-	if c.PeakReplicas == 0 {
-		c.PeakReplicas = 8
 	}
 	if c.PeakReplicas < 1 || c.PeakReplicas > maxPeakReplicas {
 		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)

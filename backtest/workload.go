@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -37,12 +38,7 @@ type Workload struct {
 
 // NewWorkload seeds each class separately, so that a change to one does not affect the others.
 func NewWorkload(cfg WorkloadConfig, seed uint64) *Workload {
-	if cfg.Start.IsZero() {
-		cfg.Start = DefaultStart
-	}
-	if cfg.Rate == 0 {
-		cfg.Rate = 1
-	}
+	cfg.Start, cfg.Rate = cmp.Or(cfg.Start, DefaultStart), cmp.Or(cfg.Rate, 1)
 	if cfg.Classes == nil {
 		cfg.Classes = DefaultClasses()
 	}

@@ -47,7 +47,7 @@ func TestCloseSchedule(t *testing.T) {
 			}
 		}
 	}
-	if got := a.AddRequest(request("6", 119)); got != ingest.ReasonLate {
+	if got := a.addRequest(request("6", 119)); got != ingest.ReasonLate {
 		t.Errorf("a record of a settled minute: %q", got)
 	}
 	if w, p := a.Close(at(300)); w != nil || p != nil {
@@ -64,7 +64,7 @@ func TestCloseWithoutRevise(t *testing.T) {
 	if diff := cmp.Diff([]string{"p/chat 0 settled 1"}, returned(w)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := a.AddRequest(request("2", 59)); got != ingest.ReasonLate {
+	if got := a.addRequest(request("2", 59)); got != ingest.ReasonLate {
 		t.Errorf("a record of the minute just closed: %q", got)
 	}
 	mustAdd(t, a, request("3", 60))
@@ -119,7 +119,7 @@ func TestFirstRecordWithWrongTime(t *testing.T) {
 	if w, _ := a.Close(at(60)); w[len(w)-1].Requests != 1 || !w[len(w)-1].Start.Equal(t0) {
 		t.Errorf("%v", returned(w))
 	}
-	if got := a.AddRequest(request("tomorrow", 86400)); got != ingest.ReasonFuture {
+	if got := a.addRequest(request("tomorrow", 86400)); got != ingest.ReasonFuture {
 		t.Errorf("a record of tomorrow: %q", got)
 	}
 }
@@ -169,7 +169,7 @@ func BenchmarkAddRequest(b *testing.B) {
 		r := rs[i%len(rs)]
 		s := float64(i) / 100
 		r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt = at(s), at(s+.1), at(s+.5), at(s+12)
-		if reason := a.AddRequest(r); reason != "" {
+		if reason := a.addRequest(r); reason != "" {
 			b.Fatal(reason)
 		}
 		if i%6000 == 5999 {

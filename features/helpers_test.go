@@ -54,10 +54,15 @@ func times(start, first, end float64) func(*ingest.Request) {
 	return func(r *ingest.Request) { r.StartedAt, r.FirstTokenAt, r.FinishedAt = at(start), at(first), at(end) }
 }
 
+// addRequest adds a request without earlier records; an attempt > 1 is a retry of a counted call.
+func (a *Aggregator) addRequest(r *ingest.Request) ingest.Reason {
+	return a.AddAttempt(r, Earlier{CallCounted: r.Attempt > 1})
+}
+
 func mustAdd(t testing.TB, a *Aggregator, rs ...*ingest.Request) {
 	t.Helper()
 	for _, r := range rs {
-		if reason := a.AddRequest(r); reason != "" {
+		if reason := a.addRequest(r); reason != "" {
 			t.Fatalf("request %s at %s: refused as %s", r.ID, r.EventTime(), reason)
 		}
 	}

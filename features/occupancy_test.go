@@ -43,7 +43,7 @@ func TestOccupancy(t *testing.T) {
 		var rs []*ingest.Request
 		for i := range rapid.IntRange(1, 12).Draw(t, "n") {
 			rs = append(rs, drawnRequest(t, i))
-			if reason := a.AddRequest(rs[i]); reason != "" {
+			if reason := a.addRequest(rs[i]); reason != "" {
 				t.Fatal(reason)
 			}
 		}

@@ -121,7 +121,7 @@ func (f *fleet) forget(t time.Time) {
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.
 func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
-	s := PoolState{At: at, ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
+	s := PoolState{ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
 	s.Preemptions, f.Preemptions = f.Preemptions, 0
 	waiting, reporting, capacities := 0.0, 0.0, []float64(nil)
 	for _, r := range f.Replicas {
@@ -167,8 +167,6 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 // PoolState is the state of a pool's replicas at one instant. It counts replicas that reported within
 // Config.ReplicaTTL.
 type PoolState struct {
-	At time.Time
-
 	Ready, Pending, Draining int
 	PendingSince             []time.Time // when each pending or loading replica was first seen, ascending
 	ReportedAt               time.Time   // newest replica report; zero when none ever came

@@ -55,7 +55,7 @@ func TestPoolState(t *testing.T) {
 		a.AddReplica(r)
 	}
 	want := PoolState{
-		At: at(60), Ready: 3, Pending: 2, Draining: 1, PendingSince: []time.Time{at(5), at(30)}, ReportedAt: at(50),
+		Ready: 3, Pending: 2, Draining: 1, PendingSince: []time.Time{at(5), at(30)}, ReportedAt: at(50),
 		KVCapacityTokens: 2000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
 	}
 	if diff := cmp.Diff(want, stateAt(t, a, 60), states); diff != "" {

@@ -14,12 +14,6 @@ type Earlier struct {
 	PromptCounted  bool // and so was its prompt
 }
 
-// AddRequest counts a record of a request whose earlier records were not counted. An attempt > 1 is taken for a retry
-// of a counted call.
-func (a *Aggregator) AddRequest(r *ingest.Request) ingest.Reason {
-	return a.AddAttempt(r, Earlier{CallCounted: r.Attempt > 1})
-}
-
 // AddAttempt counts one record of a request. It returns "" or the reason of a refusal. The caller has checked that the
 // pool is known, that the record is no duplicate and not in the future, and what earlier records counted.
 //

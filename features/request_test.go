@@ -64,7 +64,7 @@ func TestEndAfterArrivalSettled(t *testing.T) {
 	if got := a.AddAttempt(changed(request("past", 10), times(11, 12, 13)), Earlier{ArrivalCounted: true, PromptCounted: true}); got != ingest.ReasonLate {
 		t.Errorf("an end in settled minutes: %q, want late", got)
 	}
-	if got := a.AddRequest(request("new", 10)); got != ingest.ReasonLate {
+	if got := a.addRequest(request("new", 10)); got != ingest.ReasonLate {
 		t.Errorf("a request of a settled minute: %q, want late", got)
 	}
 	cover(a, 900)

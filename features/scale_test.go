@@ -34,7 +34,7 @@ func BenchmarkAddRequestByClasses(b *testing.B) {
 				r.PromptTokens, r.CachedTokens, r.OutputTokens = int64(100+i*7919%3000), int64(i%100), int64(10+i*13%500)
 				s := t0.Add(time.Duration(i) * step)
 				r.ArrivedAt, r.StartedAt, r.FirstTokenAt, r.FinishedAt = s, s.Add(100*time.Millisecond), s.Add(500*time.Millisecond), s.Add(12*time.Second)
-				if reason := a.AddRequest(r); reason != "" {
+				if reason := a.addRequest(r); reason != "" {
 					b.Fatal(reason)
 				}
 				if i%perMinute == perMinute-1 {

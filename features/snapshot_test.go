@@ -35,7 +35,7 @@ func drawSteps(t *rapid.T) (steps []step) {
 				*at = at.Add(shift)
 			}
 			r.Tenant = fmt.Sprint("t", rapid.IntRange(0, 30).Draw(t, "tenant"))
-			steps = append(steps, func(a *Aggregator) any { return a.AddRequest(r) })
+			steps = append(steps, func(a *Aggregator) any { return a.addRequest(r) })
 		case 4:
 			known := rapid.SampledFrom([]float64{math.NaN(), 0, 3, 250})
 			s := &ingest.Sum{Pool: "p", Class: "c1", Start: at(now), Requests: known.Draw(t, "requests"),

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/forewarm/forewarm/forecaster/network"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Pinball is the quantile loss of forecast q at level tau for outcome y, in y's unit: tau·(y−q) when y ≥ q, else
@@ -59,13 +60,13 @@ func (a *Accumulator) add(origin int64, y, last float64, own *Quantiles) {
 }
 
 // Mean is the mean outcome.
-func (a *Accumulator) Mean() float64 { return ratio(a.sum, float64(a.N)) }
+func (a *Accumulator) Mean() float64 { return value.Share(a.sum, float64(a.N)) }
 
 // WAPE is Σ|median − y| / Σ|y|; NaN if Σ|y| is 0.
-func (a *Accumulator) WAPE() float64 { return ratio(a.absErr, a.sum) }
+func (a *Accumulator) WAPE() float64 { return value.Share(a.absErr, a.sum) }
 
 // Bias is Σ(median − y) / Σ|y|: positive when the median is too high.
-func (a *Accumulator) Bias() float64 { return ratio(a.err, a.sum) }
+func (a *Accumulator) Bias() float64 { return value.Share(a.err, a.sum) }
 
 // RelativeMAE is the median's absolute error over that of the last value, at the same horizon and outcomes (Hyndman and
 // Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001, §2.4). For the window maximum the last value is the largest of as
@@ -83,7 +84,7 @@ func (a *Accumulator) MeanPinball() float64 {
 	for _, i := range ScoredLevels {
 		s += a.loss[i]
 	}
-	return ratio(s, float64(a.N*len(ScoredLevels)))
+	return value.Share(s, float64(a.N*len(ScoredLevels)))
 }
 
 // Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
@@ -109,11 +110,4 @@ func (a *Accumulator) Coverage(level int) Coverage {
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)
 	half := z / (1 + z*z/effective) * math.Sqrt(p*(1-p)/effective+z*z/(4*effective*effective))
 	return Coverage{p, max(mid-half, 0), min(mid+half, 1), effective}
-}
-
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return math.NaN()
-	}
-	return a / b
 }

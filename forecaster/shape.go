@@ -6,6 +6,7 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/features/sketch"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Minutes: the last shapeSpan are compared with those that ended shapeBack ago.
@@ -66,7 +67,7 @@ func (s *shapeSums) cacheHit() float64 {
 	if s.Minutes < minMinutes {
 		return math.NaN()
 	}
-	return ratio(float64(s.Cached), float64(s.PromptOfCached))
+	return value.Share(float64(s.Cached), float64(s.PromptOfCached))
 }
 
 // known are the known minutes of the shapeSpan minutes that end back minutes ago.

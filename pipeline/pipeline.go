@@ -151,8 +151,9 @@ type Counters struct {
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
 	services := map[string]features.Service{}
-	for i := range cfg.Pools {
-		services[cfg.Pools[i].Name] = serviceOf(&cfg.Pools[i])
+	for i := range cfg.Pools { // configured rates give requests without times a KV occupancy
+		c := &cfg.Pools[i]
+		services[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.ITL}
 	}
 	maps.Copy(services, cfg.Features.Service) // a backtest sizes pools by a trace's peak, which forecasts must not know
 	cfg.Features.Service = services
@@ -168,11 +169,6 @@ func New(cfg Config) *Pipeline {
 		p.addPool(c)
 	}
 	return p
-}
-
-// serviceOf has a pool's configured rates. They give requests without times a KV occupancy.
-func serviceOf(c *capacity.Pool) features.Service {
-	return features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.ITL}
 }
 
 func (c *Config) forecasterConfig() forecaster.Config {

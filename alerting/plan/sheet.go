@@ -152,11 +152,11 @@ func (s *Sheet) note(in *Input) {
 
 // Memory is the memory of a replica.
 type Memory struct {
-	GPU        capacity.Bytes `json:"gpu_bytes"` // of each
-	TokenBytes number         `json:"kv_bytes_per_token_and_gpu"`
-	Tokens     number         `json:"kv_tokens_per_replica"`
-	Windowed   int            `json:"windowed_layers,omitempty"`
-	Window     int            `json:"window_tokens,omitempty"`
+	GPU        capacity.GPUMemory `json:"gpu_bytes"` // of each
+	TokenBytes number             `json:"kv_bytes_per_token_and_gpu"`
+	Tokens     number             `json:"kv_tokens_per_replica"`
+	Windowed   int                `json:"windowed_layers,omitempty"`
+	Window     int                `json:"window_tokens,omitempty"`
 }
 
 // MemoryOf is the memory of a replica of a pool with a model.

@@ -496,7 +496,7 @@ func (b *bench) memory() []row {
 				ArrivedAt: at, StartedAt: at.Add(30 * time.Millisecond), FirstTokenAt: at.Add(400 * time.Millisecond), FinishedAt: at.Add(9 * time.Second),
 				PromptTokens: int64(200 + (i*31+m)%4000), CachedTokens: int64((i*17 + m) % 200), OutputTokens: int64(20 + (i*13+m)%700), MaxOutputTokens: ingest.Unknown,
 			}
-			if reason := a.AddRequest(&r); reason != "" {
+			if reason := a.AddAttempt(&r, features.Earlier{}); reason != "" {
 				b.t.Fatal(reason)
 			}
 		}

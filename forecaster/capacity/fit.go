@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Bytes is the use of the memory of one GPU of a replica.
-type Bytes struct {
+// GPUMemory is the use of the memory of one GPU of a replica, in bytes.
+type GPUMemory struct {
 	Memory    float64 `json:"memory"`
 	Unused    float64 `json:"unused"` // beyond utilization
 	Weights   float64 `json:"weights"`
@@ -15,17 +15,17 @@ type Bytes struct {
 	KV        float64 `json:"kv"` // left for the cache
 }
 
-// Fit is a model on a replica.
+// Fit is how the memory of a replica is divided for a model.
 type Fit struct {
 	Model      Model
-	GPU        Bytes   // on each
-	TokenBytes float64 // of one token with every layer in full, on one GPU
+	GPU        GPUMemory // of each GPU
+	TokenBytes float64   // of one token with every layer in full, on one GPU
 
 	config *Config
 }
 
-// gpuBytes is the memory of one GPU, all zero if it is not known. Layers and heads are divided evenly over the GPUs.
-func (c *Config) gpuBytes() (b Bytes, err error) {
+// memory is that of one GPU before the cache, all zero if it is not known. Layers and heads are divided evenly over the GPUs.
+func (c *Config) memory() (b GPUMemory, err error) {
 	b.Workspace = defaultWorkspace
 	kind := c.GPU.Type
 	if c.GPU.Memory != "" {
@@ -47,7 +47,7 @@ func (c *Config) gpuBytes() (b Bytes, err error) {
 		}
 	}
 	if b.Memory == 0 {
-		return Bytes{}, nil
+		return GPUMemory{}, nil
 	}
 	b.Weights /= float64(c.GPU.PerReplica)
 	b.Unused = b.Memory * (1 - c.GPU.Utilization)
@@ -56,7 +56,7 @@ func (c *Config) gpuBytes() (b Bytes, err error) {
 
 // fit counts the bytes of a model on one replica: the memory that the engine may use, less weights and workspace, is
 // left for the cache. Errors name what is missing, or say that no memory is left.
-func (c *Config) fit(m Model, gpu Bytes) (*Fit, error) {
+func (c *Config) fit(m Model, gpu GPUMemory) (*Fit, error) {
 	f := &Fit{Model: m, GPU: gpu, config: c}
 	switch {
 	case m.Hybrid:

@@ -16,7 +16,7 @@ func fitOf(t *testing.T, name string, edit func(*Config)) (*Fit, error) {
 	if edit != nil {
 		edit(&c)
 	}
-	gpu, err := c.gpuBytes()
+	gpu, err := c.memory()
 	if err != nil {
 		t.Fatal(err)
 	}

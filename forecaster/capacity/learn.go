@@ -38,9 +38,9 @@ type Service struct {
 	Seen   float64    `cbor:"4,keyasint"` // minutes, fading
 	Held   float64    `cbor:"7,keyasint"` // Σw·b·context
 
-	Prompts  float64                 `cbor:"5,keyasint"`  // minutes with data on prefill, fading
-	Residual float64                 `cbor:"10,keyasint"` // mean absolute deviation of a minute's slope times √Sxx
-	Loads    [prefillBins]prefillBin `cbor:"11,keyasint"`
+	PrefillMinutes float64                 `cbor:"5,keyasint"`  // minutes with data on prefill, fading
+	Residual       float64                 `cbor:"10,keyasint"` // mean absolute deviation of a minute's slope times √Sxx
+	Loads          [prefillBins]prefillBin `cbor:"11,keyasint"`
 
 	Contradicted [len(contradictable)]int64 `cbor:"12,keyasint"` // start of the contradiction, Unix seconds; 0 without one
 }

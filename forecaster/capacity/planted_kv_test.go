@@ -99,10 +99,10 @@ func (p plantedCache) learn(seed uint64) (cache, held Estimate, known bool, toke
 						return false
 					}
 					id++
-					a.AddRequest(&ingest.Request{
+					a.AddAttempt(&ingest.Request{
 						ID: fmt.Sprint(id), Pool: "p", Class: "chat", Attempt: 1, ArrivedAt: at(q.from), StartedAt: at(q.from), FirstTokenAt: at(q.first), FinishedAt: at(q.to),
 						PromptTokens: int64(q.prompt), CachedTokens: int64(prefix), OutputTokens: int64(q.output), MaxOutputTokens: ingest.Unknown,
-					})
+					}, features.Earlier{})
 					return true
 				})
 			}

@@ -95,7 +95,7 @@ func (c *Config) decode() float64 {
 
 // readModel computes the size of the cache from the model's config.json, which may be nil.
 func (p *Pool) readModel(c *Config, modelJSON []byte) error {
-	gpu, err := c.gpuBytes()
+	gpu, err := c.memory()
 	if err != nil {
 		return err
 	}

@@ -59,9 +59,10 @@ func (s *Service) observePrefill(m ServiceMinute) {
 		return
 	}
 	bin := &s.Loads[min(max(int(2*math.Log2(m.Prefill/minLoad)+.5), 0), prefillBins-1)]
-	s.Prompts = fade*s.Prompts + 1
+	s.PrefillMinutes = fade*s.PrefillMinutes + 1
 	if bin.Minutes >= 3 && bin.Sxx > 0 && sxx > 0 {
-		// A minute far from the earlier ones of its load is left out. If such minutes continue, they are accepted.
+		// A minute far from the earlier ones of its load is left out, but counts in PrefillMinutes and Residual. So if such
+		// minutes continue, they are accepted.
 		residual := math.Abs(sxt-bin.Sxt/bin.Sxx*sxx) / math.Sqrt(sxx)
 		bound := maxOutlier * s.Residual
 		s.Residual += scaleFade * (min(residual, max(bound, sxt/math.Sqrt(sxx)*1e-3)) - s.Residual)
@@ -127,7 +128,7 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 // R for which a model of sharing fits the slopes at all loads about as well as the best fit. ok is false before an hour
 // of traffic, and if lengths and loads do not determine the rate within 10 %.
 func (s *Service) Prefill() (e Estimate, ok bool) {
-	if s.Prompts < minMinutes {
+	if s.PrefillMinutes < minMinutes {
 		return e, false
 	}
 	points := s.prefillPoints()
@@ -149,11 +150,11 @@ func (s *Service) Prefill() (e Estimate, ok bool) {
 		best = min(best, t.misfit)
 		trials = append(trials, t)
 	}
-	each := best / max(float64(len(points)-2), 1)
-	if each > contradicts {
+	misfitPerDegree := best / max(float64(len(points)-2), 1)
+	if misfitPerDegree > contradicts {
 		return e, false
 	}
-	limit := best + chi90*max(1, each)
+	limit := best + chi90*max(1, misfitPerDegree)
 	for _, t := range trials {
 		if t.misfit <= limit && !math.IsInf(t.misfit, 1) {
 			if e.Low == 0 {
@@ -180,8 +181,8 @@ func prefillMisfit(points []prefillPoint, rate float64) float64 {
 			if x.share > 0 {
 				wait = x.share * math.Exp((1-x.router)*alone+x.router*together)
 			}
-			off := p.slope - (1+wait)/rate
-			sums[i] += off * off / p.variance
+			residual := p.slope - (1+wait)/rate
+			sums[i] += residual * residual / p.variance
 		}
 	}
 	return slices.Min(sums[:])

@@ -93,7 +93,7 @@ func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	}
 	prefill, known := s.Prefill()
 	t.Rates.PrefillTokensPerS = p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
-	if !known && s.Prompts >= minMinutes {
+	if !known && s.PrefillMinutes >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to separate the rate from overheads and queues"
 	}
 	decode, known := s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.itlObjective().Seconds())
@@ -165,5 +165,5 @@ func (s *Service) noteContradiction(name string, is bool, now time.Time) time.Ti
 	return time.Unix(*since, 0).UTC()
 }
 
-// contradictable are the resources in the order of ServiceState.Contradicted.
+// contradictable are the resources in the order of Service.Contradicted.
 var contradictable = [...]string{KV, Prefill, Decode}

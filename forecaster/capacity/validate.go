@@ -15,8 +15,9 @@ const (
 	defaultPrefillTarget = 0.7 // above, queues of prompts grow long
 )
 
-// defaultWorkspace is what an engine uses of a GPU beside weights and cache: a GiB each for the CUDA context and for
-// buffers of collectives, and activations. vLLM printed 1.26 GiB of the latter for Llama-3-8B (vllm-project/vllm#10511).
+// defaultWorkspace is what an engine uses of a GPU beside weights and cache: a GiB each for the CUDA context, for
+// buffers of collectives and for activations. vLLM printed 1.26 GiB of activations for Llama-3-8B
+// (vllm-project/vllm#10511).
 const defaultWorkspace = 3 * gib
 
 func (c Config) withDefaults() Config {
@@ -101,7 +102,7 @@ func (c Config) checkRoles() error {
 	case kept == nil && c.Reserves.Total() > r.Max:
 		return c.errorf(prefill+"reserves", "not set, so that the %d replicas of reserves are kept for prefill too, above prefill_replicas.max (%d); set what is to be kept of those, such as {failure: 1}", c.Reserves.Total(), r.Max)
 	case kept == nil:
-		kept = &Reserves{}
+		kept = &c.Reserves // checked, and within prefill_replicas.max
 	}
 	return c.checkRole(prefill, r, *kept)
 }

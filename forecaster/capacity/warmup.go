@@ -35,13 +35,13 @@ type Warmup struct {
 // lognormal are the mean and standard deviation of ln seconds.
 type lognormal struct{ mu, sigma float64 }
 
-// z90 is the 0.9 quantile of the standard normal distribution.
-const z90 = 1.2815515655446004
+// Z90 is the 0.9 quantile of the standard normal distribution.
+const Z90 = 1.2815515655446004
 
 // NewWarmup is the prior with the given median and 90th percentile, 0 < p50 ≤ p90: µ = ln p50, σ = ln(p90/p50)/z(0.9).
 // Equal percentiles make a constant lag.
 func NewWarmup(p50, p90 time.Duration) Warmup {
-	prior := lognormal{math.Log(p50.Seconds()), math.Log(p90.Seconds()/p50.Seconds()) / z90}
+	prior := lognormal{math.Log(p50.Seconds()), math.Log(p90.Seconds()/p50.Seconds()) / Z90}
 	return Warmup{prior: prior, fit: prior}
 }
 
@@ -53,13 +53,13 @@ func (w *Warmup) Observe(d time.Duration) {
 	kept := append(slices.Clone(w.Observed), d)
 	w.Observed = kept[max(0, len(kept)-warmupWindow):]
 	w.Seen++
-	w.fit = w.pooled(logs(w.Observed))
+	w.fit = w.pooled(w.Observed)
 }
 
 // With is w with the observations of another Warmup, such as a saved one, which has no prior.
 func (w Warmup) With(learned Warmup) Warmup {
 	w.Observed, w.Seen = learned.Observed, learned.Seen
-	w.fit = w.pooled(logs(w.Observed))
+	w.fit = w.pooled(w.Observed)
 	return w
 }
 
@@ -73,24 +73,21 @@ func (w Warmup) Given(waiting []time.Duration) Warmup {
 			lags = append(lags, min(d, maxWaiting))
 		}
 	}
-	w.fit = w.pooled(logs(lags))
+	w.fit = w.pooled(lags)
 	return w
 }
-
-// age is the weight of the prior in observations.
-func (w *Warmup) age() float64 { return priorWeight * math.Pow(priorFade, float64(w.Seen)) }
 
 // pooled combines prior and observations by the conjugate normal model (Gelman et al., Bayesian Data Analysis, 3rd ed.,
 // §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
 //
 //	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 3).
-func (w *Warmup) pooled(lags []float64) lognormal {
+func (w *Warmup) pooled(lags []time.Duration) lognormal {
 	n := float64(len(lags))
 	if n == 0 {
 		return w.prior
 	}
 	mean, squares := moments(lags)
-	k := w.age()
+	k := priorWeight * math.Pow(priorFade, float64(w.Seen))
 	freedom := max(k, spreadWeight)
 	if w.prior.sigma == 0 {
 		freedom = k // a constant prior has no spread
@@ -100,22 +97,14 @@ func (w *Warmup) pooled(lags []float64) lognormal {
 	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
 }
 
-// logs are ln seconds.
-func logs(lags []time.Duration) []float64 {
-	out := make([]float64, len(lags))
-	for i, d := range lags {
-		out[i] = math.Log(d.Seconds())
+// moments are the mean of the lags' ln seconds, and the sum of squares about it; there is at least one lag.
+func moments(lags []time.Duration) (mean, squares float64) {
+	for _, d := range lags {
+		mean += math.Log(d.Seconds()) / float64(len(lags))
 	}
-	return out
-}
-
-// moments are the mean of x, which is not empty, and the sum of squares about it.
-func moments(x []float64) (mean, squares float64) {
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
-	for _, v := range x {
-		squares += (v - mean) * (v - mean)
+	for _, d := range lags {
+		off := math.Log(d.Seconds()) - mean
+		squares += off * off
 	}
 	return mean, squares
 }

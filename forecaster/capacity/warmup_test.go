@@ -83,7 +83,7 @@ func TestWarmupLearns(t *testing.T) {
 // they became shorter again it falls within 40 observations. Without a change it stays.
 func TestWarmupChange(t *testing.T) {
 	const runs, spread = 200, 0.4
-	p90 := math.Exp(spread * z90)
+	p90 := math.Exp(spread * Z90)
 	r := rand.New(rand.NewPCG(5, 2))
 	after := map[int][]float64{} // the learned 90th percentile over the true one, by observations so far
 	for range runs {
