@@ -37,11 +37,13 @@ type Prescale struct {
 	FloorReplicas   *int              `json:"floor_replicas"`            // for the load of this minute, without a forecast; null if no capacity is known
 	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept in addition to the need of demand
 
-	Saturation
-	Prefill      *Saturation `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
-	LeadTime     float64     `json:"lead_time_seconds"`            // the warm-up quantile used
-	Quantile     float64     `json:"quantile"`                     // of demand to provide for
-	QuantileFrom string      `json:"quantile_from"`                // stated, cost or default
+	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that needs most replicas; missing if no capacity is known
+	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window without scaling; null if no capacity is known
+	SaturationETA   SaturationETA `json:"saturation_at"`                // when it saturates without scaling
+	Prefill         *Saturation   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
+	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
+	Quantile        float64       `json:"quantile"`                     // of demand to provide for
+	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
 
 	Drivers     []forecaster.Driver      `json:"drivers"`                    // causes of a rise
 	Events      []forecaster.EventEffect `json:"events,omitempty"`           // scheduled events in the forecast
@@ -68,9 +70,9 @@ type SaturationETA struct {
 	P90 *time.Time `json:"p90"`
 }
 
-// Saturation is how likely and when a resource saturates without scaling.
+// Saturation is how likely and when a resource saturates: the one that needs most replicas.
 type Saturation struct {
-	BindingResource string        `json:"binding_resource,omitempty"` // the resource that needs most replicas; missing if no capacity is known
+	BindingResource string        `json:"binding_resource,omitempty"` // missing if no capacity is known
 	Probability     *float64      `json:"saturation_probability"`     // of saturation within the lead window; null if no capacity is known
 	SaturationETA   SaturationETA `json:"saturation_at"`
 }
@@ -82,7 +84,7 @@ func NewPrescale(d *Decision) Prescale {
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
 		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.PoolAction(), Current: Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		Saturation: d.saturation(), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: texts(d.Constraints), Reason: d.Reason, Retries: d.Retried(d.Binding),
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
