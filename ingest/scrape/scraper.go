@@ -109,14 +109,11 @@ func (s *Scraper) note(c *client, address string, err error) {
 	s.deps.Note(c.name+", "+c.job.url(address), err)
 }
 
-// source is the producer of the reports. Its clock is the daemon's.
-const source = "scrape"
-
 func (s *Scraper) publish(ctx context.Context, reports []ingest.Replica) error {
 	if len(reports) == 0 {
 		return nil
 	}
-	return s.deps.Store(ctx, &ingest.Batch{Source: source, Replicas: reports})
+	return s.deps.Store(ctx, &ingest.Batch{Source: "scrape", Replicas: reports}) // the clock is the daemon's
 }
 
 // find lists the targets of this round. Targets that a name no longer resolves to are reported gone. A name that does

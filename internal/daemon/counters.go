@@ -47,7 +47,9 @@ func (d *Daemon) exportCounters() {
 	})
 	d.exportStorage()
 	d.exportSinks()
-	d.exportListener()
+	for code, requests := range d.intake.Requests {
+		count(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
+	}
 }
 
 // pauses are histogram bounds for pauses of the pipeline, seconds.
@@ -78,12 +80,6 @@ func (d *Daemon) exportStorage() {
 		}
 		return float64(free)
 	})
-}
-
-func (d *Daemon) exportListener() {
-	for code, requests := range d.intake.Requests {
-		d.exporter.Counter(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
-	}
 }
 
 func (d *Daemon) exportSinks() {

@@ -25,8 +25,7 @@ type Document struct {
 
 // New parses templates of Markdown and of pages. In pages, part is a template of Markdown as HTML; see [HTML].
 func New(text, page string, functions template.FuncMap, states ...string) *Document {
-	functions["text"] = Text
-	d := &Document{text: template.Must(template.New("").Funcs(functions).Parse(text))}
+	d := &Document{text: template.Must(template.New("").Funcs(template.FuncMap{"text": Text}).Funcs(functions).Parse(text))}
 	part := func(name string, data any) (htmltemplate.HTML, error) {
 		var b strings.Builder
 		if err := d.text.ExecuteTemplate(&b, name, data); err != nil {
@@ -57,18 +56,18 @@ func (d *Document) Render(format string, data any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// special are the characters that mean something in Markdown: underscores do at the ends of words only.
+// special are the characters that mean something in Markdown. Underscores do only at the ends of words.
 var special = regexp.MustCompile("[\\\\`*<&#|\\[\\]~]|\\b_+|_+\\b")
 
-// Text is s as one line of Markdown that shows s as it is. Names come from telemetry: they must not become markup. It is
-// meant for the middle of a line, where nothing begins a block.
+// Text escapes s for the middle of a line of Markdown, where nothing begins a block: names from telemetry must not become
+// markup. It joins lines.
 func Text(s string) string {
 	return special.ReplaceAllStringFunc(strings.Join(strings.Fields(s), " "), func(m string) string {
 		return "\\" + strings.Join(strings.Split(m, ""), "\\")
 	})
 }
 
-// converter leaves raw HTML and dangerous links out. Of the extensions it has tables only.
+// converter omits raw HTML and dangerous links. Tables are its only extension.
 var converter = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))))
 
 // HTML is Markdown as HTML. Tables are wrapped in a div of class wide. Rows of which a cell is one of the states have the

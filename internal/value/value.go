@@ -16,7 +16,7 @@ import (
 // Number is a number that may be unknown: NaN, null in JSON.
 type Number float64
 
-// Unknown is not known.
+// Unknown is NaN: not measured, or not computable.
 var Unknown = Number(math.NaN())
 
 // Known reports whether n is finite.
@@ -54,7 +54,7 @@ func Share(part, whole float64) float64 {
 	return part / whole
 }
 
-// Highest is the largest known value; 0 without any above it.
+// Highest is the largest known value; 0 if no value is above 0.
 func Highest[T ~float64](lists ...[]T) (top float64) {
 	for _, list := range lists {
 		for _, v := range list {
@@ -101,7 +101,7 @@ func Dollars(usd Number) string {
 	return "$" + Large(usd)
 }
 
-// Percent writes a share in percent, below ten with one decimal. Only the whole is 100 %.
+// Percent writes a share in percent, below ten with one decimal. A share below the whole is never shown as 100 %.
 func Percent(share Number) string {
 	p, digits := 100*float64(share), 0
 	switch {
@@ -164,8 +164,8 @@ func Cut(s string, limit int) string {
 	return s
 }
 
-// DidYouMean asks for the candidate that differs from an unknown name in the fewest characters between a common
-// beginning and end: in at most three, and half of both. It is "" without one.
+// DidYouMean asks whether the candidate that is most like an unknown name is meant. Apart from a common beginning and end,
+// the two differ in at most three characters, and in no more than they share. It is "" if no candidate does.
 func DidYouMean(name string, candidates []string) (question string) {
 	least := 4
 	for _, c := range candidates {

@@ -96,7 +96,7 @@ type Queue struct {
 	delivered jetstream.KeyValue
 	name      string // of the durable consumer
 	sink      string
-	reports   bool
+	kinds     []string      // of notices
 	wait      time.Duration // until another daemon gets the notice
 	consumer  jetstream.Consumer
 	settled   uint64 // sequence of the newest acknowledged here
@@ -104,11 +104,11 @@ type Queue struct {
 
 // Queue prepares the queue of a sink, for reports or for all other notices.
 func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool) *Queue {
-	kind, wait := "signals", signalWait
+	q := &Queue{log: l, delivered: delivered, name: "sink-signals-" + token(sink), sink: sink, kinds: []string{kindPrescale, kindAlert}, wait: signalWait}
 	if reports {
-		kind, wait = "reports", reportWait
+		q.name, q.kinds, q.wait = "sink-reports-"+token(sink), []string{kindReport}, reportWait
 	}
-	return &Queue{log: l, delivered: delivered, name: "sink-" + kind + "-" + token(sink), sink: sink, reports: reports, wait: wait}
+	return q
 }
 
 // token converts a name to letters, digits, dashes and underscores.
@@ -140,12 +140,8 @@ const (
 func (q *Queue) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	kinds := []string{kindPrescale, kindAlert}
-	if q.reports {
-		kinds = []string{kindReport}
-	}
 	var filters []string
-	for _, kind := range kinds {
+	for _, kind := range q.kinds {
 		filters = append(filters, ingest.Subject(q.log.cfg.Prefix, ingest.NoticeSubject, kind)+".>")
 	}
 	c, err := q.log.js.Consumer(ctx, q.log.cfg.Stream, q.name)
