@@ -176,7 +176,7 @@ func (d *Decoder) find(s *scanner, t *fieldTable, path []byte, r *record) {
 	for s.open('{'); s.more('}'); {
 		path := append(path, s.key...)
 		p := t.places[string(path)]
-		if p.inner && s.isNext('{') {
+		if p.inner && bytes.HasPrefix(bytes.TrimLeft(s.text[s.at:], whiteSpace), []byte("{")) {
 			d.find(s, t, append(path, '.'), r)
 			continue
 		}

@@ -161,14 +161,6 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// isNext reports whether c begins the next value.
-func (s *scanner) isNext(c byte) bool {
-	at := s.at
-	is := s.next() == c
-	s.at = at
-	return is
-}
-
 // isAtEnd reports whether the text is valid, and nothing but white space follows.
 func (s *scanner) isAtEnd() bool { return !s.bad && len(bytes.Trim(s.text[s.at:], whiteSpace)) == 0 }
 

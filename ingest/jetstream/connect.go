@@ -23,7 +23,7 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	}
 	target := c.URL
 	if e != nil {
-		opts = append(opts, e.admin()...)
+		opts = append(opts, nats.InProcessServer(e), nats.UserInfo(e.user, e.password))
 		target = ""
 	}
 	conn, err := nats.Connect(target, append(opts, extra...)...)

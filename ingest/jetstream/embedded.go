@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/internal/tlsconfig"
@@ -42,7 +41,7 @@ const noMaxStore = 1 << 60
 type Embedded struct {
 	cfg Config
 	log *zap.Logger
-	// The user that may do everything.
+	// The user that may do everything, as which [Connect] connects.
 	user, password string
 
 	broken atomic.Pointer[error] // see Broken
@@ -192,11 +191,6 @@ func (c *Config) permissions() *server.Permissions {
 
 // InProcessConn connects to the server that is there now.
 func (e *Embedded) InProcessConn() (net.Conn, error) { return e.server.Load().InProcessConn() }
-
-// admin are the options of a connection that may do everything.
-func (e *Embedded) admin() []nats.Option {
-	return []nats.Option{nats.InProcessServer(e), nats.UserInfo(e.user, e.password)}
-}
 
 // URL is where other processes reach the server; "" when it is not on the network.
 func (e *Embedded) URL() string {

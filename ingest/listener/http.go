@@ -173,9 +173,9 @@ func (l *Listener) take(w http.ResponseWriter, r *http.Request, contentType stri
 
 // bodyFault is the answer to a body that could not be read.
 func (l *Listener) bodyFault(err error) (code int, message string) {
-	var large *http.MaxBytesError
+	large, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case errors.As(err, &large):
+	case tooLarge:
 		return http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes; send smaller batches", large.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout, fmt.Sprintf("the body took more than %s", l.timeouts.body)

@@ -133,8 +133,11 @@ func (d *Daemon) openListener() (err error) {
 		Store:   d.telemetry.Store,
 		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
 		Ignored: d.exporter.Ignored.Add,
-		Serves:  d.serves,
-		Log:     d.log,
+		Serves: func(pool string) bool {
+			_, known := d.pipelineConfig.Pool(pool)
+			return pool != "" && known
+		},
+		Log: d.log,
 	})
 	if err != nil {
 		return ConfigError{err}
@@ -145,12 +148,6 @@ func (d *Daemon) openListener() (err error) {
 		d.log.Info("accepting telemetry by HTTP and gRPC", zap.String("address", address))
 	}
 	return nil
-}
-
-// serves reports whether the pool of a record may be served.
-func (d *Daemon) serves(pool string) bool {
-	_, known := d.pipelineConfig.Pool(pool)
-	return pool != "" && known
 }
 
 func (d *Daemon) openServer(context.Context) (err error) {

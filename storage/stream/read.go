@@ -31,15 +31,13 @@ func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
 	return &Reader{js, stream, prefix}
 }
 
-func (r *Reader) subjects() string { return ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>" }
-
 // disorder bounds how far ticks of different pools can be out of order, because their batches are stored one after the
 // other.
 const disorder = 10 * time.Minute
 
 // Decisions calls fn with every decision whose tick is in [from, to), in the order of the log.
 func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return r.read(ctx, r.subjects(), from, to, fn)
+	return r.read(ctx, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", from, to, fn)
 }
 
 // PoolDecisions returns the decisions of one pool whose tick is in [from, to).
@@ -103,7 +101,7 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 
 // Newest returns the newest decision of each pool, with the state after it.
 func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
-	err = scan(ctx, r.js, r.stream, r.subjects(), 0, true, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", 0, true, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		if err != nil {
 			return fmt.Errorf("message on %s is no decision of this version: %w", m.Subject(), err)
