@@ -47,8 +47,8 @@ type Config struct {
 	Dynamo   dynamo.Config         `yaml:"dynamo"`
 	Log      Log                   `yaml:"log"`
 
-	read *decoder        // by which it was read; nil for a default
-	made pipeline.Config // by Parse; see Pipeline
+	decoder *decoder        // that read it; nil for a default
+	built   pipeline.Config // by Parse; see Pipeline
 }
 
 // Log configures the log on stderr.
@@ -92,7 +92,7 @@ func (c *Config) ReportDir() string {
 	return cmp.Or(c.Report.Dir, filepath.Join(c.Storage.Dir, "reports"))
 }
 
-// BackfillSources returns the configured sources, or the total of the first pool.
+// BackfillSources returns the configured sources, or the total of the only pool.
 func (c *Config) BackfillSources() []remote.Source {
 	if len(c.Backfill.Sources) == 0 && len(c.Pools) > 0 {
 		return []remote.Source{{Pool: c.Pools[0].Name}}

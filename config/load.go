@@ -49,19 +49,19 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	if c.check(&d.checker); len(d.errs) > 0 {
 		return nil, d.errs
 	}
-	c.read = d
+	c.decoder = d
 	return c, nil
 }
 
 // CheckFiles reads each file that the configuration names. [Parse] reads those of pools only, because secrets and
 // certificates may come later.
 func (c *Config) CheckFiles() error {
-	if c.read == nil {
+	if c.decoder == nil {
 		return nil
 	}
-	k := checker{source: c.read.source}
-	for _, key := range slices.Sorted(maps.Keys(c.read.files)) {
-		k.file(key, c.read.files[key], maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")
+	k := checker{source: c.decoder.source}
+	for _, key := range slices.Sorted(maps.Keys(c.decoder.files)) {
+		k.file(key, c.decoder.files[key], maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")
 	}
 	if len(k.errs) > 0 {
 		return k.errs

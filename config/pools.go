@@ -27,13 +27,13 @@ const defaultPoolKey = "default_pool"
 
 // Pipeline is the configuration of the pipeline, with the files of pools as [Parse] read them.
 func (c *Config) Pipeline() pipeline.Config {
-	p := c.made
+	p := c.built
 	p.Clock = c.Clock
 	return p
 }
 
-// pipeline makes the pipeline's configuration. k gets the errors in pools and events.
-func (c *Config) pipeline(k *checker) pipeline.Config {
+// buildPipeline makes the pipeline's configuration. k gets the errors in pools and events.
+func (c *Config) buildPipeline(k *checker) pipeline.Config {
 	p := pipeline.DefaultConfig()
 	p.MaxPools = c.MaxPools
 	p.Features, p.Classify, p.Decision = c.Features, c.Classify, c.Decision
@@ -122,7 +122,7 @@ func (c *Config) checkLead(k *checker, key string, pool *capacity.Pool) {
 			"shorten the warm-up (keep weights on local disk, pull images ahead) or decision.hold")
 	} else if limit := horizon - features.Minute - p90; c.Decision.Cooldown > limit {
 		at := "decision.cooldown"
-		if k.source[at] == "" { // a default, so the warm-up was set
+		if k.source[at] == "" { // blame the key that the user set
 			at = key
 		}
 		k.add(at, fmt.Sprintf("decision.cooldown = %s: must be at most %s: the forecast horizon %s less one tick and %s %s; "+

@@ -119,14 +119,14 @@ func (c *Config) check(k *checker) {
 			"add one with a name and replicas.max, or a default_pool that serves every name")
 	}
 	between(k, "max_pools", c.MaxPools, max(1, len(c.Pools)), 10_000, "each pool costs memory and time every minute")
-	c.made = c.pipeline(k)
+	c.built = c.buildPipeline(k)
 	k.section("decision", c.Decision.Check())
-	k.section("nats", c.NATS.Validate())
+	k.section("nats", c.NATS.Check())
 	k.section("listeners", c.Listeners.Check())
-	k.section("scrape", c.Scrape.Validate())
+	k.section("scrape", c.Scrape.Check())
 	_, err := sink.Open(c.Sinks, sink.Deps{})
 	k.section("sinks", err)
-	k.section("storage", c.Storage.Validate())
+	k.section("storage", c.Storage.Check())
 	k.section("backfill", c.Backfill.Check())
 	c.checkReport(k)
 	k.section("server", c.Server.Check())
@@ -149,12 +149,12 @@ func (c *Config) TLS() map[string]tlsconfig.Server {
 // checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
 func (c *Config) checkSources(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
-		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, for they live now", "set clock: wall, or remove scrape.jobs")
+		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, because they live now", "set clock: wall, or remove scrape.jobs")
 	}
 	if c.Backfill.URL != "" {
 		switch {
 		case c.Clock == pipeline.EventClock:
-			k.fail("clock", string(c.Clock), "must be wall where a past is read, for it ends now", "set clock: wall, or remove backfill.url")
+			k.fail("clock", string(c.Clock), "must be wall where a past is read, because it ends now", "set clock: wall, or remove backfill.url")
 		case len(c.Backfill.Sources) == 0 && len(c.Pools) != 1:
 			k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
 		}

@@ -30,8 +30,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns an error with the first key that is out of bounds, its value and the bound.
-func (c *Config) Validate() error {
+// Check returns an error with the first key that is out of bounds, its value and the bound.
+func (c *Config) Check() error {
 	switch {
 	case c.Dir == "":
 		return fmt.Errorf("dir is empty: name a directory that the daemon may write to")

@@ -34,7 +34,7 @@ func config(dir string) Config {
 
 func openStore(t *testing.T, cfg Config) *Store {
 	t.Helper()
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
 	s := must(OpenStore(cfg, quiet))
@@ -329,7 +329,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-func TestConfigValidate(t *testing.T) {
+func TestConfigCheck(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"dir":            func(c *Config) { c.Dir = "" },
 		"retention":      func(c *Config) { c.Retention = time.Hour },
@@ -339,12 +339,12 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		change(&c)
-		if err := c.Validate(); err == nil || err.Error()[:len(name)] != name {
+		if err := c.Check(); err == nil || err.Error()[:len(name)] != name {
 			t.Errorf("%s: error is %v", name, err)
 		}
 	}
 	c := DefaultConfig()
-	if err := c.Validate(); err != nil {
+	if err := c.Check(); err != nil {
 		t.Error(err)
 	}
 }

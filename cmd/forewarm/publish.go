@@ -37,7 +37,7 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 		if *creds != "" {
 			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile = *creds, "", "", ""
 		}
-		if err := c.Validate(); err != nil {
+		if err := c.Check(); err != nil {
 			return nil, nil, "", usagef("nats.%w", err)
 		}
 		conn, err := jetstream.Connect(*c, nil)

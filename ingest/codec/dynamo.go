@@ -32,9 +32,8 @@ var dynamo = &foreign{read: (*Decoder).dynamoRow, fields: newFieldTable(paths{
 
 const dynamoSchema = "dynamo.request.trace.v1"
 
-// dynamoRow reads a row. Rows of other event types are ignored, such as request_payload, which holds
-// prompts and answers. Cached tokens are those of the row, else the router's hit rate times the prompt; without either
-// they are unknown.
+// dynamoRow reads a row. It ignores other event types, such as request_payload, which holds prompts and answers. Cached
+// tokens are those of the row, or else the router's hit rate times the prompt.
 func (d *Decoder) dynamoRow(r *record) {
 	m := &r.members
 	switch {

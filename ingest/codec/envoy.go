@@ -51,9 +51,8 @@ var envoy = &foreign{read: (*Decoder).envoyLine, fields: newFieldTable(paths{
 	fieldMethod:          {"mcp.method.name", "mcp_method", "method"},
 })}
 
-// envoyLine reads a line of an access log. The gateway logs all traffic: tool calls (MCP) and requests without a body, such as
-// the list of models, are ignored. Envoy's %RESPONSE_FLAGS% show a client that left or a full pool after the status was
-// sent.
+// envoyLine reads a line of an access log. It ignores tool calls (MCP), and requests without a body such as the list of
+// models. Envoy's %RESPONSE_FLAGS% show a client that left, or a full pool, after the status was sent.
 func (d *Decoder) envoyLine(r *record) {
 	if !r.counted() && !isLLMCall(r.members[fieldMethod]) {
 		d.skip()

@@ -84,9 +84,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate names the first key that is out of bounds, its value, the bound and what to do.
-func (c *Config) Validate() error {
-	if err := c.validateAuth(); err != nil {
+// Check names the first key that is out of bounds, its value, the bound and what to do.
+func (c *Config) Check() error {
+	if err := c.checkAuth(); err != nil {
 		return err
 	}
 	if err := c.TLS.Check(); err != nil {
@@ -119,7 +119,7 @@ func (c *Config) Validate() error {
 	if !isSubject(c.Prefix) || strings.ContainsAny(c.Prefix, "*>") {
 		return fmt.Errorf("prefix is %q: it must be words joined by dots, without spaces, * and >", c.Prefix)
 	}
-	return c.validateSources()
+	return c.checkSources()
 }
 
 const (
@@ -129,7 +129,7 @@ const (
 	minKept  = 6 * time.Hour
 )
 
-func (c *Config) validateAuth() error {
+func (c *Config) checkAuth() error {
 	if c.CredsFile != "" && c.NkeyFile != "" || c.User != "" && c.CredsFile+c.NkeyFile != "" {
 		return errors.New("creds_file, nkey_file or user is set beside another: there is one way to authenticate; leave the others out")
 	}

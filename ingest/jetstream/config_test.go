@@ -10,9 +10,9 @@ import (
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
-func TestValidate(t *testing.T) {
+func TestCheck(t *testing.T) {
 	c := DefaultConfig()
-	if err := c.Validate(); err != nil {
+	if err := c.Check(); err != nil {
 		t.Errorf("default: %v", err)
 	}
 	for key, change := range map[string]func(*Config){
@@ -28,10 +28,10 @@ func TestValidate(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		change(&c)
-		wantError(t, c.Validate(), key+" is ")
+		wantError(t, c.Check(), key+" is ")
 	}
 	c.URL, c.Stream.Replicas, c.Prefix, c.Embedded.Listen = "nats://n:4222", 3, "acme.forewarm", ""
-	if err := c.Validate(); err != nil {
+	if err := c.Check(); err != nil {
 		t.Errorf("cluster: %v", err)
 	}
 }
@@ -40,7 +40,7 @@ func TestPrefix(t *testing.T) {
 	for prefix, want := range map[string]bool{"a": true, "a.b": true, "": false, ".a": false, "a.": false, "a b": false, "*": false, "a.>": false, "$JS": false} {
 		c := DefaultConfig()
 		c.Prefix = prefix
-		if got := c.Validate() == nil; got != want {
+		if got := c.Check() == nil; got != want {
 			t.Errorf("%q: got %v, want %v", prefix, got, want)
 		}
 	}

@@ -59,9 +59,8 @@ type session struct {
 	batches   []ingest.Batch
 }
 
-// run reads until ctx ends or the session breaks, and returns why. It uses Consume, as the channel of Messages has no
-// room for the server's status messages between a thousand others: the client then drops messages of a stream that is
-// read from far behind.
+// run reads until ctx ends or the session breaks, and returns why. It uses Consume: the channel of Messages has no room
+// for the server's status messages between a thousand others, so the client drops messages while it is far behind.
 func (s *session) run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx) // the first reason counts
 	defer fail(nil)

@@ -22,7 +22,7 @@ type Source struct {
 // maxSources bounds the sources of one stream: each is tried for each message that is not Forewarm's own.
 const maxSources = 64
 
-func (c *Config) validateSources() error {
+func (c *Config) checkSources() error {
 	if len(c.Sources) > maxSources {
 		return fmt.Errorf("sources is %d long: it must be at most %d; join subjects by wildcards", len(c.Sources), maxSources)
 	}

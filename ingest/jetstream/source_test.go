@@ -12,7 +12,7 @@ import (
 const dynamoRow = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1795240801000,"request":{"request_id":"r","model":"llama",` +
 	`"request_received_ms":1795240800000,"output_tokens":3,"replay":{"trace_block_size":64,"input_length":130,"input_sequence_hashes":[1,2,3]}}}`
 
-func TestValidateSources(t *testing.T) {
+func TestCheckSources(t *testing.T) {
 	dynamo := Source{Subject: "dynamo.request_trace.v1", Format: "dynamo"}
 	for name, tc := range map[string]struct {
 		sources []Source
@@ -33,7 +33,7 @@ func TestValidateSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := DefaultConfig()
 			c.Sources = tc.sources
-			if err := c.Validate(); len(tc.want) > 0 {
+			if err := c.Check(); len(tc.want) > 0 {
 				wantError(t, err, tc.want...)
 			} else if err != nil {
 				t.Error(err)

@@ -15,8 +15,7 @@ const protobufType = "application/x-protobuf"
 
 // postExport takes in OTLP exports (opentelemetry.io/docs/specs/otlp) in protobuf, JSON or gRPC, and answers in kind.
 // Spans and log records that cannot be used make a partial success, or 400 if nothing can be used. The exporter must
-// send neither again. protobuf and json are content types, rejected is the member that counts what is
-// refused.
+// send neither again. protobuf and json are content types, rejected is the member that counts what is refused.
 func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		contentType := protobuf

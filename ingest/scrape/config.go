@@ -45,15 +45,15 @@ const (
 	maxBodyBytes  = 16 << 20         // of one answer
 )
 
-// Validate names the first key that is out of bounds, its value, the bound and what to do. It opens no file and
+// Check names the first key that is out of bounds, its value, the bound and what to do. It opens no file and
 // resolves no name.
-func (c *Config) Validate() error {
+func (c *Config) Check() error {
 	if c.Interval < time.Second || c.Interval > time.Minute {
-		return fmt.Errorf("interval is %s: it must be 1s to 1m, for windows are a minute and replicas age", c.Interval)
+		return fmt.Errorf("interval is %s: it must be 1s to 1m, because windows are a minute and replicas age", c.Interval)
 	}
 	static := 0
 	for i := range c.Jobs {
-		if err := c.Jobs[i].validate(); err != nil {
+		if err := c.Jobs[i].check(); err != nil {
 			return fmt.Errorf("jobs[%d].%w", i, err)
 		}
 		static += len(c.Jobs[i].Targets)
@@ -64,7 +64,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-func (j *Job) validate() error {
+func (j *Job) check() error {
 	switch {
 	case j.Pool == "":
 		return errors.New(`pool is "": it must name the pool that the engines serve`)

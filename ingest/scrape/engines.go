@@ -134,9 +134,8 @@ func readVLLM(r rank, to *ingest.Replica) {
 }
 
 // readSGLang reads SGLang. Each data-parallel rank has the label dp_rank; tensor-parallel ranks repeat its gauges, and
-// priorities split them. Token counters are those of the whole server. A decode worker's queue is of requests that wait
-// for KV memory to be allocated (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not
-// its own.
+// priorities split them. Token counters are those of the whole server. Requests that wait for KV memory of a decode
+// worker are in its queue (num_decode_prealloc_queue_reqs); those that a prefill worker has not sent yet are not.
 func readSGLang(r rank, to *ingest.Replica) {
 	const info = "sglang:cache_config_info"
 	to.KVCapacityTokens = count(positive(first(

@@ -41,7 +41,7 @@ type Scraper struct {
 
 // New checks c and reads the files that it names; errors name the key to correct.
 func New(c Config, deps Deps) (*Scraper, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	s := &Scraper{cfg: c, deps: deps}

@@ -289,7 +289,7 @@ func TestUnstoredReports(t *testing.T) {
 	})
 }
 
-func TestValidate(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		`interval is 0s`:                               func(c *Config) { c.Interval = 0 },
 		`jobs[0].pool is ""`:                           func(c *Config) { c.Jobs[0].Pool = "" },
@@ -308,11 +308,11 @@ func TestValidate(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		c.Jobs = []Job{{Pool: "p", Targets: []string{"a:1"}}}
-		if err := c.Validate(); err != nil {
+		if err := c.Check(); err != nil {
 			t.Fatal(err)
 		}
 		change(&c)
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -103,9 +103,3 @@ func (d *Daemon) roomForStream() error {
 	}
 	return nil
 }
-
-// tickOffline ends a minute without the stream while the embedded server cannot store. Nobody else can write to it
-// either.
-func (d *Daemon) tickOffline(ctx context.Context, minute time.Time) bool {
-	return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
-}

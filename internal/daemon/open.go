@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -113,8 +114,11 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	d.consumer = jetstream.NewConsumer(d.js, d.cfg.NATS, d.stream.Load().Config.Name, start, d.log)
 	if d.cfg.Clock == pipeline.WallClock {
 		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
+		offline := func(ctx context.Context, minute time.Time) bool { // nobody else can write to the embedded server either
+			return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
+		}
 		d.sources = append(d.sources, d.publishWatermarks)
-		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, d.tickOffline)
+		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, offline)
 	}
 	d.relay = &jetstream.Relay{
 		Conn: d.conn, Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,

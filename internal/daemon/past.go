@@ -104,8 +104,8 @@ func (d *Daemon) noteRelearning(how string, over bool) {
 }
 
 // relearn trains the models of whole pools from the stored series before the stream; those of classes learn from the
-// stream only. The pipeline continues from there. It does nothing on the event clock, because the age of the series is
-// unknown. It stops when ctx ends; the next start repeats it.
+// stream only. It does nothing on the event clock, because the age of the series is unknown. It stops when ctx ends; the
+// next start repeats it.
 func (d *Daemon) relearn(ctx context.Context) {
 	if !d.resumed {
 		return

@@ -42,9 +42,8 @@ type saver struct {
 	next     time.Time // when a snapshot is due
 }
 
-// keepState saves the state when it is due. The pipeline stops while the state is written to a file, and the log buffers
-// new messages meanwhile. The upload to the bucket runs beside the pipeline, one file at a time, so the newest snapshot
-// is the most advanced one.
+// keepState saves the state when it is due. The pipeline stops while the state is written to a file. The file is uploaded
+// beside the pipeline, one at a time, so the newest snapshot is the most advanced one.
 func (d *Daemon) keepState() {
 	s := &d.saver
 	if !s.busy.TryLock() {

@@ -55,7 +55,8 @@ func (c *Chart) YAxis(name string, label func(float64) string) {
 	c.Text(2, 11, "axis", name)
 }
 
-// Days marks the days, or the hours of a short span. The horizontal axis has minutes since from.
+// Days draws lines with labels at round local times: days, or hours and minutes in a short span. The horizontal axis has
+// minutes since from.
 func (c *Chart) Days(from time.Time) {
 	span := time.Duration(c.X1-c.X0) * time.Minute
 	step, layout := 24*time.Hour, "Mon 2 Jan"
@@ -81,7 +82,7 @@ func (c *Chart) Days(from time.Time) {
 		if v > c.X1 {
 			return
 		}
-		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // the local clock skips this time
+		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // before the chart, or skipped by the local clock
 			continue
 		}
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, c.X(v), c.Top, c.Height-c.Base+4)
@@ -188,7 +189,7 @@ func Ticks(low, high float64, most int) (at []float64) {
 		}
 	}
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*step; i++ {
-		at = append(at, i*step+0)
+		at = append(at, i*step+0) // + 0 makes 0 of −0
 	}
 	return at
 }

@@ -66,7 +66,7 @@ func checkPair(cert, key string) error {
 	return nil
 }
 
-// ReadSecret reads the one line that the file of a key holds. Errors name the key.
+// ReadSecret reads the file that a key names, without white space around its content. Errors name the key.
 func ReadSecret(key, path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

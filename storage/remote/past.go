@@ -163,9 +163,8 @@ func (p *Past) Read(ctx context.Context, questions []Question, start time.Time, 
 	return nil
 }
 
-// minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means
-// unknown, also for negative and infinite values. It queries a day at a time. Errors have the query and the server's
-// message.
+// minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means unknown,
+// also for negative and infinite values. It queries a day at a time. Errors have the query.
 func (p *Past) minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
 	for at := 0; at < n; at += minutesPerQuery {
 		var day []float64

@@ -469,9 +469,8 @@ func summary(desired int, decision []byte) string {
 	return fmt.Sprintf("%d replicas (digest %016x)", desired, xxhash.Sum64(decision))
 }
 
-// write stores entries, as one atomic batch if the server takes so many messages in one, otherwise as several batches of
-// whole entries. A decision is stored only if the head of its pool is the one that this writer knows. Otherwise nothing
-// of its batch is.
+// write stores entries in atomic batches of whole entries: one batch if they have at most maxBatch messages. A batch is
+// stored only if the head of each pool is the one that this writer knows.
 func (l *Log) write(ctx context.Context, tick time.Time, entries []*entry) error {
 	for len(entries) > 0 {
 		var messages []*nats.Msg
