@@ -283,11 +283,3 @@ func etaText(e etaJSON) string {
 	}
 	return "about " + minutes(e.P50) + " min (" + minutes(e.P10) + " to " + minutes(e.P90) + ")"
 }
-
-// RunsOut is when a pool saturates, in a few words; "" if unknown.
-func (o riskJSON) RunsOut() string {
-	if !o.Probability.Known() {
-		return ""
-	}
-	return etaText(o.ETA)
-}
