@@ -101,7 +101,7 @@ func troubleCheck(name, fine, trouble string) Check {
 	if trouble == "" {
 		return Check{Name: name, OK: true, Detail: fine}
 	}
-	return Check{Name: name, OK: true, Degraded: true, Detail: "degraded: " + trouble}
+	return Check{Name: name, OK: true, Degraded: true, Detail: trouble}
 }
 
 // poolsCheck never makes the daemon unready: cold and stale pools safely hold their replicas.

@@ -76,7 +76,6 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 	f := frame{s.status(), strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), name, title, nil, body}
 	for _, c := range checks(f.Status, s.reader.Pools(), time.Now()) {
 		if !c.OK || c.Degraded {
-			c.Detail = strings.TrimPrefix(c.Detail, "degraded: ")
 			f.Trouble = append(f.Trouble, c)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Config is one listener.
 type Config struct {
-	Listen   string           `yaml:"listen"` // host:port; "" is off, and a host other than loopback shows advice to the network
+	Listen   string           `yaml:"listen"` // host:port; "" means none, and a host other than loopback shows advice to the network
 	TLS      tlsconfig.Server `yaml:"tls"`
 	MaxBytes int              `yaml:"-"` // of a received message; 0 means 64 KiB
 }
@@ -23,7 +23,7 @@ func (c Config) Check() error {
 	if c.Listen == "" {
 		return nil
 	}
-	if err := httpguard.CheckAddress(c.Listen, 9465); err != nil {
+	if err := httpguard.CheckAddress(c.Listen, 9465); err != nil { // the port of an example
 		return fmt.Errorf("listen: %w", err)
 	}
 	return nil
