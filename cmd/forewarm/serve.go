@@ -21,21 +21,18 @@ func serve(f *flag.FlagSet) action {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
-		load := func() (*config.Config, error) { return serveConfig(*path, pipeline.Clock(*clock)) }
+		load := func() (*config.Config, error) {
+			cfg, err := loadConfig(*path)
+			if err != nil {
+				return nil, err
+			}
+			cfg.Clock = cmp.Or(pipeline.Clock(*clock), cfg.Clock)
+			log := daemon.NewLogger(cfg.Log)
+			for _, warning := range config.UnknownEnv(os.Environ()) {
+				log.Warn(warning)
+			}
+			return cfg, nil
+		}
 		return daemon.Serve(ctx, load, hangups, versionString())
 	}
-}
-
-// serveConfig reads a configuration. clock from the command line overrides it.
-func serveConfig(path string, clock pipeline.Clock) (*config.Config, error) {
-	cfg, err := loadConfig(path)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Clock = cmp.Or(clock, cfg.Clock)
-	log := daemon.NewLogger(cfg.Log)
-	for _, warning := range config.UnknownEnv(os.Environ()) {
-		log.Warn(warning)
-	}
-	return cfg, nil
 }
