@@ -159,8 +159,8 @@ func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []k
 // whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although enough replicas would do;
 // "" if it may be. A cancelled start costs money without use, so a request for replicas is kept for the warm-up plus
 // decision.hold; while a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is
-// clearly gone: no user's request for ten minutes, or more than a third of the ready replicas (and more than one) are not
-// needed.
+// clearly gone: no user's request for ten minutes, or more than a third of the ready replicas (and more than one) are
+// not needed.
 func (p *draft) whyKeepRequest(s *side, enough int, cfg Config) string {
 	until := p.Lead + cfg.Hold
 	if len(s.supply.Pending) > 0 {
@@ -261,9 +261,9 @@ func (p *draft) action() Action {
 	return Hold
 }
 
-// setPublish sets d.Publish and gives d a new generation if it changes the published advice or renews it. The first generation is the Unix
-// minute. There is at most one publication a minute, so a pool that lost its state starts above all earlier
-// generations.
+// setPublish sets d.Publish and gives d a new generation if it changes the published advice or renews it. The first
+// generation is the Unix minute. There is at most one publication a minute, so a pool that lost its state starts above
+// all earlier generations.
 func (st *State) setPublish(d *Decision, cfg Config) {
 	action := d.PoolAction()
 	changed := d.Desired != st.PublishedDesired || d.PrefillReplicas() != st.PublishedPrefill || action != st.PublishedAction ||

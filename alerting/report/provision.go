@@ -52,10 +52,11 @@ func (p *pool) provision() Provision {
 }
 
 // hindsight is the least number of paid replica-minutes if needs, by known minute, are known beforehand and always met.
-// Unknown minutes are left out, as if the known ones followed each other. A replica is paid during its warm-up of lag minutes and while it is ready; between two runs of minutes that need it, it
-// is kept if that costs less than a start. Each replica k, needed while the need is k or more, can be optimised alone
-// (Lu, Chen and Andrew 2013, doi:10.1109/TPDS.2012.241, §3). A replica first needed within a lag of the beginning is
-// paid from the beginning. O(minutes + replicas · changes).
+// Unknown minutes are left out, as if the known ones followed each other. A replica is paid during its warm-up of lag
+// minutes and while it is ready; between two runs of minutes that need it, it is kept if that costs less than a start.
+// Each replica k, needed while the need is k or more, can be optimised alone (Lu, Chen and Andrew 2013,
+// doi:10.1109/TPDS.2012.241, §3). A replica first needed within a lag of the beginning is paid from the beginning.
+// O(minutes + replicas · changes).
 func hindsight(needs []int, lag int) (replicaMinutes int) {
 	idle := make([]int, slices.Max(append(needs, 0))) // minutes at the end of each replica's last need, or 0
 	top := 0                                          // replicas needed in the minute before
