@@ -50,8 +50,8 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.board.Observe(out)
 	d.exporter.Observe(out)
 	err := d.store.Append(out)
-	d.noteWrite("series", err)
-	d.noteWrite("compaction", d.store.CompactError())
+	d.note(d.failedWrites, "series", err)
+	d.note(d.failedWrites, "compaction", d.store.CompactError())
 	if err != nil {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}

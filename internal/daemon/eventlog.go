@@ -30,8 +30,8 @@ func (d *Daemon) watchStreams(ctx context.Context) error {
 		if d.embedded != nil {
 			full := d.roomForStream()
 			broken = d.embedded.Broken()
-			d.noteWrite("telemetry disk", full)
-			d.noteWrite("telemetry store", broken)
+			d.note(d.failedWrites, "telemetry disk", full)
+			d.note(d.failedWrites, "telemetry store", broken)
 			if broken != nil && full == nil && time.Since(reopened) > reopenEvery {
 				reopened = time.Now()
 				d.log.Warn("the disk has room: restarting the embedded server, which refuses all messages after a failed write", zap.Error(broken))
@@ -78,7 +78,7 @@ func (d *Daemon) inspect(daemon context.Context) {
 	if len(faults) > 0 {
 		fault = errors.New(strings.Join(faults, "; "))
 	}
-	d.noteWrite(troubleStreams, fault)
+	d.note(d.failedWrites, troubleStreams, fault)
 }
 
 // roomFor reports that the embedded server's disk is too small for its streams. A full one is reported as storage.

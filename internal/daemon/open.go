@@ -113,7 +113,7 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 	}
 	d.consumer = jetstream.NewConsumer(d.js, d.cfg.NATS, d.stream.Load().Config.Name, start, d.log)
 	if d.cfg.Clock == pipeline.WallClock {
-		stored := func(err error) { d.noteWrite("telemetry watermark", jetstream.Denied(d.conn, err)) }
+		stored := func(err error) { d.note(d.failedWrites, "telemetry watermark", jetstream.Denied(d.conn, err)) }
 		offline := func(ctx context.Context, minute time.Time) bool { // nobody else can write to the embedded server either
 			return d.embedded != nil && d.embedded.Broken() != nil && d.consumer.Inject(ctx, minute)
 		}
@@ -208,7 +208,8 @@ func (d *Daemon) openScraper() (err error) {
 	if len(d.cfg.Scrape.Jobs) == 0 {
 		return nil
 	}
-	scraper, err := scrape.New(d.cfg.Scrape, scrape.Deps{Store: d.telemetry.Store, Note: d.noteScrape, Log: d.log.Named("scrape")})
+	note := func(target string, err error) { d.note(d.failedScrapes, target, err) }
+	scraper, err := scrape.New(d.cfg.Scrape, scrape.Deps{Store: d.telemetry.Store, Note: note, Log: d.log.Named("scrape")})
 	if err != nil {
 		return err
 	}

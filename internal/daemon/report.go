@@ -114,7 +114,7 @@ func (d *Daemon) openReporter() error {
 		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		clock:    d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
-		store: d.decisions.AddNotice, note: func(err error) { d.noteWrite("report", err) },
+		store: d.decisions.AddNotice, note: func(err error) { d.note(d.failedWrites, "report", err) },
 	}
 	d.sources = append(d.sources, d.reporter.Run)
 	return nil

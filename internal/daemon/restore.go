@@ -71,7 +71,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	}
 	d.decisions = stream.NewLog(d.js, stream.Config{
 		Stream: d.cfg.NATS.Decisions(), Prefix: d.cfg.NATS.Prefix, Instance: d.instance, Version: d.version,
-		Diverged: d.diverged, Trouble: func(err error) { d.noteWrite("log", err) },
+		Diverged: d.diverged, Trouble: func(err error) { d.note(d.failedWrites, "log", err) },
 	}, since, d.loggedTick, slogFrom(d.log))
 	d.store.Restore(d.pipeline.LastTick(), d.pipeline.Unsettled())
 	d.restoredAt = time.Now()

@@ -104,7 +104,7 @@ func (d *Daemon) writeState() (*os.File, error) {
 // often advances: at first the pause is only as long as the daemon has run, so that one that is killed soon keeps about
 // half of what it read. A failure stops no decision, because the state is still in memory and in the stream.
 func (d *Daemon) endSaving(ended time.Time, busy time.Duration, behind uint64, err error) {
-	d.noteWrite("snapshot", err)
+	d.note(d.failedWrites, "snapshot", err)
 	pause := d.cfg.Storage.SnapshotEvery
 	if err != nil {
 		pause = min(pause, retryPause)

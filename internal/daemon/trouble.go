@@ -31,18 +31,20 @@ const (
 )
 
 // note records whether the last attempt of a part succeeded.
-func (f faults) note(log *zap.Logger, what string, err error) {
+func (d *Daemon) note(f faults, what string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	u, failing := f[what]
 	if err == nil {
 		if failing {
-			log.Info("a part works again", zap.String("part", what), zap.Time("since", u.since))
+			d.log.Info("a part works again", zap.String("part", what), zap.Time("since", u.since))
 		}
 		delete(f, what)
 		return
 	}
 	if !failing {
 		u.since = time.Now()
-		log.Warn("a part fails", zap.String("part", what), zap.Error(err))
+		d.log.Warn("a part fails", zap.String("part", what), zap.Error(err))
 	}
 	u.err = value.Printable(err.Error())
 	f[what] = u
@@ -65,18 +67,6 @@ func (f faults) text() (trouble string, since time.Time) {
 		out = append(out[:faultsListed], fmt.Sprintf("and %d more, which the log names", more))
 	}
 	return strings.Join(out, "; "), since
-}
-
-func (d *Daemon) noteWrite(what string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.failedWrites.note(d.log, what, err)
-}
-
-func (d *Daemon) noteScrape(target string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.failedScrapes.note(d.log, target, err)
 }
 
 // undelivered logs that a sink fails or has recovered.

@@ -31,14 +31,14 @@ func trouble(d *Daemon) string { text, _ := d.failedWrites.text(); return text }
 // TestTroubleEnds: a failed write or delivery is reported until one succeeds.
 func TestTroubleEnds(t *testing.T) {
 	d := &Daemon{log: zap.NewNop(), failedWrites: faults{}}
-	d.noteWrite("snapshot", errors.New("disk full"))
-	d.noteWrite("log", nil)
+	d.note(d.failedWrites, "snapshot", errors.New("disk full"))
+	d.note(d.failedWrites, "log", nil)
 	_, since := d.failedWrites.text()
-	d.noteWrite("snapshot", errors.New("no rights"))
+	d.note(d.failedWrites, "snapshot", errors.New("no rights"))
 	if text, still := d.failedWrites.text(); text != "snapshot: no rights" || !still.Equal(since) {
 		t.Errorf("storage: %q since %s, want %s", text, still, since)
 	}
-	d.noteWrite("snapshot", nil)
+	d.note(d.failedWrites, "snapshot", nil)
 	if got := trouble(d); got != "" {
 		t.Errorf("storage, after a successful write: %q", got)
 	}
