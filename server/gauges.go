@@ -70,7 +70,6 @@ func demand() (out []family) {
 	return out
 }
 
-// collect adds the samples of a tick.
 func collect(out *pipeline.Output, add add) {
 	for i := range out.Pools {
 		p := &out.Pools[i]

@@ -91,7 +91,7 @@ func publish(f *flag.FlagSet) action {
 				scale = 0.5 + rand.Float64()
 			}
 			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
-			x := endedNow(time.Now(), of(*input), of(*cached), of(*output))
+			x := requestEndedAt(time.Now(), of(*input), of(*cached), of(*output))
 			if err := p.Publish(ctx, subject, x.ID, &ingest.Batch{Requests: []ingest.Request{x}}); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
@@ -101,8 +101,7 @@ func publish(f *flag.FlagSet) action {
 	}
 }
 
-// endedNow returns the record of a request that ends at end.
-func endedNow(end time.Time, input, cached, output int64) ingest.Request {
+func requestEndedAt(end time.Time, input, cached, output int64) ingest.Request {
 	first := end.Add(-min(time.Duration(output)*publishITL, time.Minute))
 	return ingest.Request{
 		ID: nuid.Next(), Attempt: 1, ArrivedAt: first.Add(-publishTTFT), FirstTokenAt: first, FinishedAt: end,

@@ -17,7 +17,6 @@ const (
 	componentDecode  = "decode" // also workers that do both
 )
 
-// plugin answers the calls of one planner.
 type plugin struct {
 	pb.UnimplementedProposePluginServer
 	pb.UnimplementedPluginLifecycleServer
