@@ -46,7 +46,8 @@ func (t *recordType[T]) find(next *int, name []byte, number uint32) *member[T] {
 			at = 0
 		}
 		m := &t.members[at]
-		if at++; number > 0 && m.number == number || number == 0 && m.name == string(name) {
+		at++
+		if number > 0 && m.number == number || number == 0 && m.name == string(name) {
 			*next = at
 			return m
 		}
@@ -144,7 +145,8 @@ func add[T any](d *Decoder, t *recordType[T], list *[]T, read func(r *T)) {
 	*list = append(*list, t.empty)
 	last := len(*list) - 1
 	r := &(*list)[last]
-	if read(r); d.refusal.Reason == "" {
+	read(r)
+	if d.refusal.Reason == "" {
 		t.complete(d, r)
 	}
 	if d.refusal.Reason != "" {
@@ -231,9 +233,15 @@ var (
 	statusOf = [256]ingest.Status{ingest.PhaseRejected: ingest.StatusRejected, ingest.PhaseCancelled: ingest.StatusCancelled}
 )
 
-// fillNames fills in a missing pool and class from the subject. A record needs a pool.
+// fillNames fills in a missing pool and class from the subject.
 func (d *Decoder) fillNames(pool, class *string) {
-	*pool, *class = cmp.Or(*pool, d.meta.Pool), cmp.Or(*class, d.meta.Class)
+	d.fillPool(pool)
+	*class = cmp.Or(*class, d.meta.Class)
+}
+
+// fillPool fills in a missing pool from the subject. A record needs one.
+func (d *Decoder) fillPool(pool *string) {
+	*pool = cmp.Or(*pool, d.meta.Pool)
 	d.require("pool (of the record or the subject)", *pool != "")
 }
 
@@ -279,7 +287,7 @@ func (d *Decoder) completeSum(s *ingest.Sum) {
 }
 
 func (d *Decoder) completeReplica(r *ingest.Replica) {
-	d.fillNames(&r.Pool, new(string))
+	d.fillPool(&r.Pool)
 	r.Name = cmp.Or(r.Name, d.meta.Replica)
 	d.require("replica (of the record or the subject)", r.Name != "")
 	d.require("at", !r.At.IsZero())
@@ -287,7 +295,7 @@ func (d *Decoder) completeReplica(r *ingest.Replica) {
 }
 
 func (d *Decoder) completeAck(a *ingest.Ack) {
-	d.fillNames(&a.Pool, new(string))
+	d.fillPool(&a.Pool)
 	d.require("event_id", a.EventID != "")
 	d.require("stage", a.Stage != ackStageAbsent)
 	d.require("at", !a.At.IsZero())

@@ -88,7 +88,7 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// readCodes are the listener's response codes for requests that were read. Their refused records are counted by reason.
+// readCodes are the listener's answers to requests that were read: their refused records are counted by reason, not here.
 var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
 
 // isTicking reports whether a tick came within server.stale_after.
@@ -97,8 +97,8 @@ func (d *Daemon) isTicking(now time.Time) bool {
 	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }
 
-// countIntake counts telemetry since the start, without resends. Each text of skipped says
-// what is not counted as it was sent, and the fix.
+// countIntake counts telemetry since the start, without duplicates. The keys of skipped say what does not count as it
+// was sent, and the fix.
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
 	v = alerting.Vitals{
