@@ -101,10 +101,10 @@ type Use struct {
 	Risk     Risk   `json:"risk"`
 }
 
-// missing reports whether it is not known if a resource suffices. A limit of requests per second is optional, and the
-// other rows follow from those of replicas.
+// missing reports whether it is not known if a resource suffices. Limits of requests per second and at once are
+// optional, and the other rows follow from those of replicas.
 func (u Use) missing() bool {
-	return u.Risk == Unknown && u.Resource != capacity.Requests && u.Resource != Queue && u.Resource != Budget
+	return u.Risk == Unknown && (u.Resource == capacity.KV || u.Resource == capacity.Prefill || u.Resource == capacity.Decode)
 }
 
 // Risk of a resource.

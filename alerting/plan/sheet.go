@@ -139,7 +139,7 @@ func (s *Sheet) note(in *Input) {
 	note(p.Rates.Extrapolated, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	var missing []string
 	for _, r := range s.Rows {
-		if r.missing() {
+		if r.missing() || r.Risk == Unknown && r.Resource == capacity.Slots {
 			missing = append(missing, r.Title)
 		}
 	}

@@ -13,10 +13,10 @@ func TestWorst(t *testing.T) {
 		edit func(*capacity.Config)
 		want Risk
 	}{
-		"all is known and enough":    {func(c *capacity.Config) { c.MaxNumSeqs = 1000 }, Okay},
-		"a limit that is optional":   {func(c *capacity.Config) { c.MaxNumSeqs, c.MaxRequestsPerS = 1000, 0 }, Okay},
+		"enough":                     {func(c *capacity.Config) { c.MaxNumSeqs = 1000 }, Okay},
+		"limits that are optional":   {func(c *capacity.Config) { c.MaxNumSeqs, c.MaxRequestsPerS = 0, 0 }, Okay},
 		"KV memory and queue, short": {func(c *capacity.Config) { c.KVCapacityTokens = 1000 }, OutOfMemory},
-		"unknown KV memory":          {func(c *capacity.Config) { c.MaxNumSeqs, c.KVCapacityTokens = 1000, 0 }, Unknown},
+		"unknown KV memory":          {func(c *capacity.Config) { c.KVCapacityTokens = 0 }, Unknown},
 		"unknown KV memory, tight":   {func(c *capacity.Config) { c.KVCapacityTokens, c.DecodeTokensPerS = 0, 700 }, Tight},
 		"unknown KV memory, short":   {func(c *capacity.Config) { c.KVCapacityTokens, c.DecodeTokensPerS = 0, 500 }, Shortfall},
 	} {
