@@ -152,23 +152,22 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	c := a.class(p, s.Class, minute)
 	w := c.bucket(minute)
 	w.Records++
-	if s.Requests >= 0 {
-		c.reports(w, ReportsRequests)
-		w.Requests += s.Requests
-	}
 	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
-	if s.PromptTokens >= 0 {
-		c.reports(w, ReportsPrompt)
-		w.PromptTokens += s.PromptTokens
+	for _, x := range [...]struct {
+		value float64
+		what  Reports
+		sum   *float64
+	}{
+		{s.Requests, ReportsRequests, &w.Requests}, {s.PromptTokens, ReportsPrompt, &w.PromptTokens},
+		{cached, ReportsCached, &w.CachedTokens}, {s.OutputTokens, ReportsOutput, &w.OutputTokens},
+	} {
+		if x.value >= 0 {
+			c.reports(w, x.what)
+			*x.sum += x.value
+		}
 	}
 	if cached >= 0 {
-		c.reports(w, ReportsCached)
-		w.CachedTokens += cached
 		w.PromptOfCachedKnown += s.PromptTokens
-	}
-	if s.OutputTokens >= 0 {
-		c.reports(w, ReportsOutput)
-		w.OutputTokens += s.OutputTokens
 	}
 	area := modelledSum(s, cached, p.service)
 	if s.KVTokens != nil {

@@ -21,7 +21,8 @@ type Fit struct {
 	GPU        GPUMemory // of each GPU
 	TokenBytes float64   // of one token with every layer in full, on one GPU
 
-	config *Config
+	element float64 // bytes of a cached number
+	gpus    int
 }
 
 // memory is that of one GPU before the cache, all zero if it is not known. Layers and heads are divided evenly over the GPUs.
@@ -56,15 +57,15 @@ func (c *Config) memory() (b GPUMemory, err error) {
 
 // fit counts the bytes of a model on one replica: the memory that the engine may use, less weights and workspace, is
 // left for the cache. Errors name what is missing, or say that no memory is left.
-func (c *Config) fit(m Model, gpu GPUMemory) (*Fit, error) {
-	f := &Fit{Model: m, GPU: gpu, config: c}
+func (c *Config) fit(m Model, element float64, gpu GPUMemory) (*Fit, error) {
+	f := &Fit{Model: m, GPU: gpu, element: element, gpus: c.GPU.PerReplica}
 	switch {
 	case m.Hybrid:
 		return nil, errors.New("some layers of this model keep a state for each sequence whose size is not counted; set kv_capacity_tokens as the engine prints it")
 	case gpu.Weights == 0:
 		return nil, errors.New("gpu.weights is not set; set the size of the checkpoint's files, such as 132GiB, or kv_capacity_tokens as the engine prints it")
 	}
-	f.TokenBytes = f.requestBytes(1)
+	f.TokenBytes = m.requestBytes(element, f.gpus, 1)
 	f.GPU.KV = f.GPU.Memory - f.GPU.Unused - f.GPU.Weights - f.GPU.Workspace
 	if f.GPU.KV <= 0 {
 		return nil, fmt.Errorf("weights take %.1f GiB and the rest %.1f GiB of the %.1f GiB that a GPU may use: use more GPUs per replica, a smaller dtype, or a larger GPU",
@@ -75,20 +76,11 @@ func (c *Config) fit(m Model, gpu GPUMemory) (*Fit, error) {
 
 const gib = 1 << 30
 
-// requestBytes is the cache of a request with context tokens on one GPU, in bytes.
-func (f *Fit) requestBytes(context float64) float64 {
-	bytes, err := f.Model.RequestBytes(f.config.KVDType, f.config.GPU.PerReplica, context)
-	if err != nil {
-		return math.NaN() // the dtype has been checked
-	}
-	return bytes
-}
-
 // Tokens is the capacity of the replica's cache in tokens, for requests of context tokens each. It depends on the
 // context only with windowed layers.
 func (f *Fit) Tokens(context float64) float64 {
 	if !(context > 0) {
 		return 0
 	}
-	return math.Floor(f.GPU.KV / f.requestBytes(context) * context)
+	return math.Floor(f.GPU.KV / f.Model.requestBytes(f.element, f.gpus, context) * context)
 }

@@ -20,7 +20,7 @@ func fitOf(t *testing.T, name string, edit func(*Config)) (*Fit, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.fit(model(t, name), gpu)
+	return c.fit(model(t, name), 2, gpu)
 }
 
 // TestTokensAgainstEngines compares the tokens of a replica with those that vLLM printed at its start.
@@ -62,13 +62,10 @@ func TestWindowedRequests(t *testing.T) {
 	if m.Windowed != 18 || m.Window != 128 {
 		t.Fatalf("%d layers with a window of %d", m.Windowed, m.Window)
 	}
-	one, err := m.RequestBytes("", 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := m.requestBytes(2, 1, 1)
 	for context, want := range map[float64]float64{64: 64 * one, 128: 128 * one, 32_768: (32_768 + 128) * one / 2} {
-		if got, err := m.RequestBytes("", 1, context); err != nil || got != want {
-			t.Errorf("%g tokens take %g bytes, %v; want %g", context, got, err, want)
+		if got := m.requestBytes(2, 1, context); got != want {
+			t.Errorf("%g tokens take %g bytes, want %g", context, got, want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Model struct {
 	Hybrid bool // some layers keep a state of fixed size per sequence instead
 }
 
-// RequestBytes is the KV cache of a sequence of context tokens on one of the GPUs of a replica, in bytes. Full layers
+// requestBytes is the KV cache of a sequence of context tokens on one of the GPUs of a replica, in bytes. Full layers
 // keep all tokens, windowed ones the newest of their window. One token takes
 //
 //	2 · layers · kv_heads · head_dim · bytes(dtype)          MHA, GQA, MQA
@@ -26,28 +26,21 @@ type Model struct {
 //
 // Heads are sharded over the GPUs, ceil(kv_heads/gpus) on each and never less than one, so that more GPUs than heads
 // replicate them. MLA keeps one latent vector for all heads, which every rank holds (DeepSeek-V2, §2.1,
-// arXiv:2405.04434). kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow the model. Errors name the
-// dtype or the number of GPUs.
-func (m Model) RequestBytes(kvDType string, gpus int, context float64) (float64, error) {
-	if gpus < 1 || gpus > maxGPUs {
-		return 0, fmt.Errorf("%d GPUs per replica are out of 1…%d", gpus, maxGPUs)
-	}
-	element, err := m.element(kvDType)
-	if err != nil {
-		return 0, err
-	}
+// arXiv:2405.04434). element is bytes(dtype), gpus at least 1.
+func (m Model) requestBytes(element float64, gpus int, context float64) float64 {
 	perLayer := float64(m.Latent) * element
 	if m.Latent == 0 {
 		perLayer = 2 * float64(m.HeadDim) * float64(max(1, (m.KVHeads+gpus-1)/gpus)) * element
 	}
-	return perLayer * (float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window))), nil
+	return perLayer * (float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window)))
 }
 
 // maxGPUs bounds the GPUs of one replica.
 const maxGPUs = 1024
 
-// element is the size of one cached number in bytes. Engines serve float32 checkpoints in half precision by default
-// (vLLM --dtype auto), so only an override makes it four bytes.
+// element is the size of one cached number in bytes. kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow
+// the model. Engines serve float32 checkpoints in half precision by default (vLLM --dtype auto), so only an override
+// makes it four bytes.
 func (m Model) element(kvDType string) (float64, error) {
 	name := strings.ToLower(strings.TrimPrefix(kvDType, "torch."))
 	if name == "" || name == "auto" {

@@ -45,20 +45,14 @@ func TestRequestBytes(t *testing.T) {
 		{model: "gemma3-27b", gpus: 1, bytes: 507904},
 		{model: "llama4-scout", gpus: 8, bytes: 24576},
 	} {
-		got, err := model(t, tt.model).RequestBytes(tt.kvDType, tt.gpus, 1)
-		if err != nil || got != tt.bytes {
+		m := model(t, tt.model)
+		element, err := m.element(tt.kvDType)
+		if got := m.requestBytes(element, tt.gpus, 1); err != nil || got != tt.bytes {
 			t.Errorf("%s %s on %d GPUs: %g, %v; want %g", tt.model, tt.kvDType, tt.gpus, got, err, tt.bytes)
 		}
 	}
-	m := Model{Layers: 1, KVHeads: 1, HeadDim: 1}
-	for _, tt := range []struct {
-		kvDType string
-		gpus    int
-		want    string
-	}{{"int3", 1, `dtype "int3"`}, {"", 0, "0 GPUs"}, {"", 1 << 20, "1048576 GPUs"}} {
-		if _, err := m.RequestBytes(tt.kvDType, tt.gpus, 1); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%q, %d GPUs: error %v, want one with %q", tt.kvDType, tt.gpus, err, tt.want)
-		}
+	if _, err := (Model{}).element("int3"); err == nil || !strings.Contains(err.Error(), `dtype "int3"`) {
+		t.Errorf("dtype int3: error %v", err)
 	}
 }
 
@@ -127,9 +121,8 @@ func FuzzParseModel(f *testing.F) {
 		if err != nil {
 			return
 		}
-		bytes, err := m.RequestBytes("bf16", 8, 1000)
-		if err != nil || bytes < 0 || math.IsInf(bytes, 0) || math.IsNaN(bytes) {
-			t.Errorf("%+v gives %g, %v", m, bytes, err)
+		if bytes := m.requestBytes(2, 8, 1000); bytes < 0 || math.IsInf(bytes, 0) || math.IsNaN(bytes) {
+			t.Errorf("%+v gives %g", m, bytes)
 		}
 	})
 }

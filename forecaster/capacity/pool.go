@@ -109,13 +109,14 @@ func (p *Pool) readModel(c *Config, modelJSON []byte) error {
 	if err != nil {
 		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
 	}
-	if _, err := model.element(c.KVDType); err != nil {
+	element, err := model.element(c.KVDType)
+	if err != nil {
 		return c.errorf("kv_dtype", "%w", err)
 	}
 	if gpu.Memory == 0 {
 		return nil
 	}
-	fit, err := c.fit(model, gpu)
+	fit, err := c.fit(model, element, gpu)
 	switch {
 	case p.KVTokens > 0: // the stated cache is sufficient
 	case err != nil:

@@ -96,6 +96,7 @@ func (b *prefillBin) fade() {
 type prefillPoint struct{ load, replicas, slope, variance float64 }
 
 func (s *Service) prefillPoints() (points []prefillPoint) {
+	least := math.Inf(1) // slope, near that of a prompt alone
 	for i := range s.Loads {
 		b := &s.Loads[i]
 		if b.Minutes < fewMinutes || !(b.Sxx > 0) {
@@ -105,6 +106,7 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 		if math.Abs(slope) < minSlope {
 			continue
 		}
+		least = min(least, math.Abs(slope))
 		scores := max(b.SxtSxt-2*slope*b.SxtSxx+slope*slope*b.SxxSxx, 0)
 		points = append(points, prefillPoint{
 			load: b.LoadSxx / b.Sxx, replicas: b.ReplicasSxx / b.Sxx, slope: slope,
@@ -112,10 +114,6 @@ func (s *Service) prefillPoints() (points []prefillPoint) {
 		})
 	}
 	// The error grows with the wait of prompts for each other.
-	least := math.Inf(1)
-	for _, p := range points {
-		least = min(least, math.Abs(p.slope))
-	}
 	for i := range points {
 		p := &points[i]
 		doubt := lawError*p.slope + waitError*(p.slope-least)*p.slope/least
