@@ -47,7 +47,6 @@ type FluidPool struct {
 	account Account
 }
 
-// warming is a replica that warms up.
 type warming struct {
 	number uint64
 	ready  time.Time

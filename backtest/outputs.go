@@ -14,11 +14,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// table writes a CSV file.
 type table struct {
 	csv  *csv.Writer
 	file *os.File
-	row  []string
 }
 
 // createTable creates a file with its header; without a path it discards the rows.
@@ -63,11 +61,11 @@ func (t *table) forecasts(start time.Time, fs []forecaster.Forecast) {
 	for i := range fs {
 		f := &fs[i]
 		row := func(horizon string, q *forecaster.Quantiles) {
-			t.row = append(t.row[:0], seconds(f.Origin.Sub(start)), f.Class, f.Dimension, horizon)
+			cells := []string{seconds(f.Origin.Sub(start)), f.Class, f.Dimension, horizon}
 			for _, level := range forecaster.ScoredLevels {
-				t.row = append(t.row, number(q[level]))
+				cells = append(cells, number(q[level]))
 			}
-			t.write(t.row...)
+			t.write(cells...)
 		}
 		for h := 1; h <= forecastMinutes; h++ {
 			row(strconv.Itoa(h), &f.Minute[h-1])
@@ -83,7 +81,6 @@ func (t *table) decision(
 	t.write(seconds(at), pool, policy, strconv.Itoa(ready), strconv.Itoa(pending), strconv.Itoa(desired), binding, probability, eta)
 }
 
-// writeFile creates a file with what write writes.
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -75,7 +75,10 @@ var Policies = []PolicySpec{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, alerting.DefaultQuantile},
 	}},
 	// The replicas that there were.
-	{Name: RecordedPolicy, New: recordedPolicy, Knobs: []Knob{{"share", []float64{1}, 1}}},
+	{
+		Name: RecordedPolicy, Knobs: []Knob{{"share", []float64{1}, 1}},
+		New: func(s Scene, _ Setting) Policy { return func(o Observation) int { return s.Recorded.replicas(o.At) } },
+	},
 	// Always as many replicas as a share of the busiest minute needs.
 	{Name: "static_peak", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},

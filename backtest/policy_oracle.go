@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // newOracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
@@ -41,10 +43,7 @@ const spareReplicas = 2
 // backlog. It is exact for the fluid pool, except for the grid of backlogs, the mean lag, and retries. O(minutes · peak
 // · backlogs).
 func cheapestPlan(s *Scene, lag, violation float64) []int {
-	peak := 0.0
-	for _, n := range s.Need {
-		peak = max(peak, n)
-	}
+	peak := value.Highest(s.Need)
 	p := planner{min: s.Min, lag: lag, violation: violation}
 	p.rows = max(min(s.Max, int(math.Ceil(peak))+spareReplicas)-s.Min+1, 1)
 	p.begin(s.Initial)
@@ -70,7 +69,6 @@ type planner struct {
 	from              []uint32  // previous state, for each minute's states
 }
 
-// state is the index of a row and a backlog level.
 func (*planner) state(row, backlog int) int { return row*len(backlogs) + backlog }
 
 // begin makes the initial replicas free. Each further one costs its start.

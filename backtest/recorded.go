@@ -27,7 +27,6 @@ type Recorded struct {
 
 const recordedClass = "all"
 
-// minutes is the number of recorded minutes.
 func (r *Recorded) minutes() (n int) {
 	for _, values := range r.Demand {
 		n = max(n, len(values))
@@ -48,7 +47,6 @@ func (r *Recorded) replicas(at time.Time) int {
 // peak is the largest number of ready replicas.
 func (r *Recorded) peak() int { return int(math.Round(value.Highest(r.Replicas))) }
 
-// open returns a reader of the recorded minutes.
 func (r *Recorded) open(opts Options) (*Reader, error) {
 	x := &Reader{Format: recordedFormat, Summary: TraceSummary{Path: r.Source}, opts: opts, rows: &recordedRows{Recorded: r}}
 	return x, x.begin()
@@ -115,10 +113,6 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * max(1, r.peak()), Initial: max(1, r.replicas(demand.Start))}, warmup)
 }
 
-func recordedPolicy(s Scene, _ Setting) Policy {
-	return func(o Observation) int { return s.Recorded.replicas(o.At) }
-}
-
 // recordedReplicas is a pool with the recorded replicas from a time on, without other bounds.
 func (r *Recorded) recordedReplicas(pool capacity.Pool, start time.Time) capacity.Pool {
 	pool.Replicas = capacity.Replicas{Max: r.peak(), Initial: r.replicas(start)}
@@ -127,7 +121,6 @@ func (r *Recorded) recordedReplicas(pool capacity.Pool, start time.Time) capacit
 	return pool
 }
 
-// notes lists the limits of the results.
 func (r *Recorded) notes(sized bool) []string {
 	notes := []string{
 		"There are sums of minutes, not requests. So lengths and latencies of single requests, sessions, tenants, retries and the time that requests waited are not known.",

@@ -50,7 +50,6 @@ func (s *Summary) WriteText(w io.Writer) error {
 	return errors.Join(summaryTemplate.Execute(columns, s), columns.Flush())
 }
 
-// page is the content of the report.
 type page struct {
 	*Summary
 	Title, Scored, Sizing string

@@ -102,7 +102,6 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	return r, err
 }
 
-// hasReplicas reports whether replicas were recorded.
 func (r *runner) hasReplicas() bool {
 	return r.cfg.Recorded != nil && r.cfg.Recorded.peak() > 0
 }

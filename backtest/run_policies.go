@@ -123,7 +123,6 @@ type contender struct {
 	track  []trackMinute // of the scored part
 }
 
-// row returns the contender's row of the summary.
 func (c *contender) row() Result {
 	a := &c.pool.account
 	return Result{

@@ -32,7 +32,6 @@ type Number = value.Number
 // scoredMinutes are the scored horizons, beside the window maximum.
 var scoredMinutes = []int{1, 5, 15, 30}
 
-// scores has a scorer for each series.
 type scores struct {
 	from   time.Time // earlier origins are not scored
 	series map[seriesKey]*forecaster.Scorer
@@ -49,7 +48,6 @@ func (s *scores) of(key seriesKey) *forecaster.Scorer {
 	return x
 }
 
-// issue records the forecasts of an origin.
 func (s *scores) issue(fs []forecaster.Forecast) {
 	for i := range fs {
 		if f := &fs[i]; !f.Origin.Before(s.from) {

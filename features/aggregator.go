@@ -104,7 +104,6 @@ func (a *Aggregator) begin(minute int64) {
 func (a *Aggregator) oldest() int64 { return a.Open - a.Revise }
 func (a *Aggregator) end() int64    { return a.Open + a.ahead }
 
-// holds reports whether a minute is in the open span.
 func (a *Aggregator) holds(minute int64) bool { return minute >= a.oldest() && minute < a.end() }
 
 // refuse returns why a record of this minute cannot be counted, "" if it can.

@@ -151,7 +151,6 @@ type queuePressure struct {
 	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
 }
 
-// end counts the end of an attempt.
 func (s *queuePressure) end(e *delta) {
 	if e.neverServed() {
 		if e.how != failed { // a failure is no evidence of a queue
@@ -170,7 +169,6 @@ func (s *queuePressure) wait() (mean float32, ok bool) {
 	return s.Waited / max(s.Started, 1), s.Started >= minWaits
 }
 
-// turnsAway reports that too many attempts were turned away.
 func (s *queuePressure) turnsAway() bool {
 	return s.Turned >= minTurned && s.Turned >= turnedShare*s.Attempts
 }

@@ -68,7 +68,6 @@ type delays struct {
 
 var noDelays = delays{Least: math.MaxInt64, LeastExact: math.MaxInt64}
 
-// feed is the state of a producer in one pool.
 type feed struct {
 	FirstSeen unixTime `cbor:"2,keyasint"`
 	LastSeen  unixTime `cbor:"3,keyasint"`

@@ -71,7 +71,6 @@ type bucket struct {
 	Dirty  bool `cbor:"3,keyasint,omitempty"` // changed since it was last returned
 }
 
-// pool finds a pool or adds it.
 func (a *Aggregator) pool(name string) *pool {
 	i, ok := slices.BinarySearchFunc(a.pools, name, func(p *pool, name string) int { return strings.Compare(p.Name, name) })
 	if !ok {

@@ -194,7 +194,6 @@ func unixTimeOf(t time.Time) unixTime {
 	return unixTime(s)*second + unixTime(t.Nanosecond())
 }
 
-// minute is the minute that m lies in.
 func (m unixTime) minute() int64 {
 	n := int64(m / minuteLength)
 	if m%minuteLength < 0 {

@@ -161,7 +161,6 @@ type rawForecast struct {
 	input       *network.Input      // nil without a forecast of the network
 }
 
-// rawForecast computes v from the history.
 func (s *series) rawForecast(v *rawForecast) {
 	h := s.history
 	v.last = math.Sqrt(h.Last(5))

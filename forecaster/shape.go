@@ -146,7 +146,6 @@ type factor struct {
 	shown     float64 // size of the change, for people
 }
 
-// factors of a class's load of a dimension.
 func (s *shape) factors(dimension string) []factor {
 	rate := s.compare(CauseRate, requestsOf, func(r *shapeSums) float32 { return r.Minutes })
 	attempts := s.compare(CauseRetries, func(r *shapeSums) float32 { return r.Requests + r.Retries }, requestsOf)

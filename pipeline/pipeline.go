@@ -333,7 +333,6 @@ func (p *Pipeline) tally(b *ingest.Batch, reason ingest.Reason, pool, replica st
 	p.refuse(b, reason, pool, replica, p.explain(reason, pool, at))
 }
 
-// refuse refuses a record, with the detail for people.
 func (p *Pipeline) refuse(b *ingest.Batch, reason ingest.Reason, pool, replica, detail string) {
 	p.state.Counters.Refused[reason]++
 	b.Refused = append(b.Refused, ingest.Refusal{Reason: reason, Detail: detail, Producer: cmp.Or(b.Source, replica), Pool: pool})

@@ -35,7 +35,6 @@ func (m Model) requestBytes(element float64, gpus int, context float64) float64 
 	return perLayer * (float64(m.Layers-m.Windowed)*context + float64(m.Windowed)*min(context, float64(m.Window)))
 }
 
-// maxGPUs bounds the GPUs of one replica.
 const maxGPUs = 1024
 
 // element is the size of one cached number in bytes. kvDType overrides the cache's dtype ("fp8", …); "" and "auto" follow

@@ -10,12 +10,11 @@ import (
 type prefillBin struct {
 	_ struct{} `cbor:",toarray"`
 
-	Minutes                   float64
-	Sxx, Sxt                  float64
-	SxtSxt, SxtSxx, SxxSxx    float64 // of their squares and products, for the standard error of the slope
-	LoadSxx, ReplicasSxx      float64 // load and replicas, weighted by Sxx
-	Requests, Tokens, Seconds float64
-	Idle                      int // minutes since the newest minute of the bin
+	Minutes                float64
+	Sxx, Sxt               float64
+	SxtSxt, SxtSxx, SxxSxx float64 // of their squares and products, for the standard error of the slope
+	LoadSxx, ReplicasSxx   float64 // load and replicas, weighted by Sxx
+	Idle                   int     // minutes since the newest minute of the bin
 }
 
 // Constants of the prefill fit. Those without a source were chosen on simulated pools, see planted_test.go.
@@ -77,7 +76,6 @@ func (s *Service) observePrefill(m ServiceMinute) {
 	bin.Sxx, bin.Sxt = bin.Sxx+sxx, bin.Sxt+sxt
 	bin.SxtSxt, bin.SxtSxx, bin.SxxSxx = bin.SxtSxt+sxt*sxt, bin.SxtSxx+sxt*sxx, bin.SxxSxx+sxx*sxx
 	bin.LoadSxx, bin.ReplicasSxx = bin.LoadSxx+m.Prefill*sxx, bin.ReplicasSxx+max(m.Replicas, 1)*sxx
-	bin.Requests, bin.Tokens, bin.Seconds = bin.Requests+p.N, bin.Tokens+p.Tokens, bin.Seconds+p.Seconds
 }
 
 func (b *prefillBin) fade() {
@@ -85,9 +83,7 @@ func (b *prefillBin) fade() {
 		*b = prefillBin{}
 		return
 	}
-	for _, v := range [...]*float64{
-		&b.Minutes, &b.Sxx, &b.Sxt, &b.SxtSxt, &b.SxtSxx, &b.SxxSxx, &b.LoadSxx, &b.ReplicasSxx, &b.Requests, &b.Tokens, &b.Seconds,
-	} {
+	for _, v := range [...]*float64{&b.Minutes, &b.Sxx, &b.Sxt, &b.SxtSxt, &b.SxtSxx, &b.SxxSxx, &b.LoadSxx, &b.ReplicasSxx} {
 		*v *= prefillFade
 	}
 }

@@ -278,7 +278,6 @@ func (v *view) extremes(n int) (lo, hi float64) {
 	return lo, hi
 }
 
-// filler appends features.
 type filler struct {
 	v *view
 	x *[NumFeatures]float32
