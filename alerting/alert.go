@@ -90,13 +90,11 @@ func (a *Alert) Identity() string {
 	return id
 }
 
-// alertLife is how long an alert lasts without an update: four ticks, like in Prometheus' rule manager.
-const alertLife = 4 * time.Minute
-
 const (
-	maxActive    = 4096 // tracked conditions
-	raiseAfter   = 2    // ticks in a row that a condition must hold, unless it says otherwise
-	resolveAfter = 5    // ticks in a row without it
+	alertLife    = 4 * time.Minute // without an update: four ticks, like in Prometheus' rule manager
+	maxActive    = 4096            // tracked conditions
+	raiseAfter   = 2               // ticks in a row that a condition must hold, unless it says otherwise
+	resolveAfter = 5               // ticks in a row without it
 )
 
 // AlertTracker raises, keeps and resolves alerts from the conditions of each tick, without flapping. A condition

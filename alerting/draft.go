@@ -20,6 +20,7 @@ const (
 	minKnown   = 5 * time.Minute // how long demand must have been known without a gap before scale-in
 	burstTail  = 1.2             // demand, in multiples of the next minute's median, above which a burst still drains
 	maxNeed    = 1_000_000       // computed replicas, far above the limit of any pool
+	maxFaults  = 8               // of producers, in a decision's warnings
 
 	// scaleInRisk is the risk allowed at scale-in, divided by the risk at scale-out. It is lower because a missing replica
 	// then takes a whole warm-up to replace. A third was best or near it on the second thirds of eleven pools; a half is

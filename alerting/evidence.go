@@ -10,9 +10,6 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// maxFaults bounds the producer faults in a decision's warnings.
-const maxFaults = 8
-
 // addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
 func (p *draft) addEvidence(cfg Config) {
 	d := &p.Decision
