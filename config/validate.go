@@ -149,7 +149,8 @@ func (c *Config) TLS() map[string]tlsconfig.Server {
 // checkSources checks that sources of telemetry fit the clock and the pools, and that planners have a pool.
 func (c *Config) checkSources(k *checker) {
 	if len(c.Scrape.Jobs) > 0 && c.Clock == pipeline.EventClock {
-		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, because they live now", "set clock: wall, or remove scrape.jobs")
+		k.fail("clock", string(c.Clock), "must be wall where engines are scraped, because they live now",
+			"set clock: wall, or remove scrape.jobs")
 	}
 	if c.Backfill.URL != "" {
 		switch {

@@ -108,7 +108,8 @@ func (tx *transaction) forecasts(fs []forecaster.Forecast) {
 				q = &f.Minute[forecastMinutes[h]-1]
 			}
 			for level, v := range q {
-				s := series(ForecastSeries, "class", f.Class, "dimension", f.Dimension, "horizon", horizons[h], "pool", f.Pool, "quantile", levelLabels[level])
+				s := series(ForecastSeries, "class", f.Class, "dimension", f.Dimension, "horizon", horizons[h],
+					"pool", f.Pool, "quantile", levelLabels[level])
 				tx.put(s, f.Origin.UnixMilli(), v)
 			}
 		}

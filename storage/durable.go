@@ -89,7 +89,8 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room", e.Dir, e.Free>>20, (e.Need+(1<<20-1))>>20)
+	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room",
+		e.Dir, e.Free>>20, (e.Need+(1<<20-1))>>20)
 }
 
 // hasRoom returns an error if less than Reserve is free. If the free space is unknown, the write decides.

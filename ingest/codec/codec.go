@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -73,11 +72,12 @@ func Formats() []string {
 
 // ContentTypeOf is the content type of the format of that name; ok is false when there is none.
 func ContentTypeOf(name string) (contentType string, ok bool) {
-	i := slices.IndexFunc(formats[:], func(f format) bool { return f.name == name })
-	if i < 0 {
-		return "", false
+	for i := range formats {
+		if formats[i].name == name {
+			return formats[i].contentType, true
+		}
 	}
-	return formats[i].contentType, true
+	return "", false
 }
 
 // HoldsPrompts reports whether, by the schema, messages of that content type may hold users' text. NVIDIA Dynamo's

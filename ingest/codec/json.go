@@ -56,7 +56,6 @@ func isValid(text []byte, depth int) bool {
 	return levels <= depth && isText(text)
 }
 
-// isText reports whether text is one JSON value.
 func isText(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsonOptions...) && utf8.Valid(text)
 }

@@ -117,7 +117,9 @@ var replicaType = &recordType[ingest.Replica]{ingest.Replica{
 	{"startup_seconds", 14, func(r *ingest.Replica) any { return (*seconds)(&r.StartupSeconds) }},
 }}
 
-var ackType = &recordType[ingest.Ack]{ingest.Ack{Generation: ingest.Unknown, Stage: ackStageAbsent, Replicas: -1}, (*Decoder).completeAck, []member[ingest.Ack]{
+var ackType = &recordType[ingest.Ack]{ingest.Ack{
+	Generation: ingest.Unknown, Stage: ackStageAbsent, Replicas: -1,
+}, (*Decoder).completeAck, []member[ingest.Ack]{
 	{"pool", 1, func(a *ingest.Ack) any { return (*label)(&a.Pool) }},
 	{"event_id", 2, func(a *ingest.Ack) any { return &a.EventID }},
 	{"generation", 3, func(a *ingest.Ack) any { return (*counter)(&a.Generation) }},

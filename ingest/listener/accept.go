@@ -29,7 +29,8 @@ func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outco
 	codec.Decode(m, body, limits, b)
 	for i := range b.Histories {
 		b.Refused = append(b.Refused, ingest.Refusal{
-			Reason: ingest.ReasonNoHistory, Detail: "histories are read at the first start: set backfill", Producer: b.Source, Pool: b.Histories[i].Pool,
+			Reason: ingest.ReasonNoHistory, Detail: "histories are read at the first start: set backfill",
+			Producer: b.Source, Pool: b.Histories[i].Pool,
 		})
 	}
 	b.Histories = nil

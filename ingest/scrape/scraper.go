@@ -88,7 +88,6 @@ func (s *Scraper) Run(ctx context.Context) error {
 	}
 }
 
-// scrape scrapes one target and publishes its reports.
 func (s *Scraper) scrape(ctx context.Context, t *target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

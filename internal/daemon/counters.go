@@ -48,7 +48,8 @@ func (d *Daemon) exportCounters() {
 	d.exportStorage()
 	d.exportSinks()
 	for code, requests := range d.intake.Requests {
-		count(fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code), "Requests of producers that do not speak NATS, by status code.", requests.Load)
+		name := fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code)
+		count(name, "Requests of producers that do not speak NATS, by status code.", requests.Load)
 	}
 }
 

@@ -173,7 +173,6 @@ func (d *Daemon) openServer(context.Context) (err error) {
 	return nil
 }
 
-// openScalers opens the listeners that have an address.
 func (d *Daemon) openScalers(context.Context) error {
 	if d.cfg.KEDA.Listen != "" {
 		s, err := d.openScaler("keda", "keda", d.cfg.KEDA)

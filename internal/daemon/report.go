@@ -64,7 +64,6 @@ func (r *reporter) Run(ctx context.Context) error {
 	return nil
 }
 
-// makeDue makes the report that is due at a time, if there is one.
 func (r *reporter) makeDue(ctx context.Context, at time.Time) error {
 	if r.reported.IsZero() {
 		reported, err := r.lastReported()

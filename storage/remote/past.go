@@ -42,7 +42,8 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.Config{Address: cfg.URL, Client: &http.Client{Transport: bounded{transport}, CheckRedirect: httpclient.NoRedirect}})
+	bound := &http.Client{Transport: bounded{transport}, CheckRedirect: httpclient.NoRedirect}
+	client, err := api.NewClient(api.Config{Address: cfg.URL, Client: bound})
 	if err != nil {
 		return nil, fmt.Errorf("url is %q: %w", cfg.URL, err)
 	}

@@ -237,7 +237,8 @@ func (l *Log) Added() uint64 {
 	return l.added
 }
 
-// Await waits until each of the first n ticks is stored, or dropped from a full queue. It fails if ctx ends, or while the stream cannot be written.
+// Await waits until each of the first n ticks is stored, or dropped from a full queue. It fails if ctx ends, or while
+// the stream cannot be written.
 func (l *Log) Await(ctx context.Context, n uint64) error {
 	for {
 		l.mu.Lock()
@@ -348,7 +349,9 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			return err
 		}
 		if err = l.write(ctx, b.tick, left); err == nil {
-			l.reached(b.tick)
+			if b.tick.After(l.comparedUpTo) {
+				l.comparedUpTo = b.tick
+			}
 			return nil
 		}
 		refused := (*jetstream.APIError)(nil)
@@ -363,18 +366,13 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 	}
 }
 
-func (l *Log) reached(tick time.Time) {
-	if tick.After(l.comparedUpTo) {
-		l.comparedUpTo = tick
-	}
-}
-
 // compare returns the entries that the log does not have, in the order of writing. Notices without a decision are in the
 // log if it has any decision of the tick, because they are written before.
 func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []*entry, err error) {
+	found := !b.tick.After(l.comparedUpTo) // a decision of the tick
 	for _, e := range b.entries {
 		if e.pool == "" {
-			if b.tick.After(l.comparedUpTo) {
+			if !found {
 				left = slices.Insert(left, 0, e)
 			}
 			continue
@@ -392,9 +390,7 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 				return nil, err
 			}
 		}
-		if exists {
-			l.reached(b.tick)
-		} else {
+		if found = found || exists; !exists {
 			left = append(left, e)
 		}
 	}

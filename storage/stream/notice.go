@@ -84,7 +84,8 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 		return n, 0, err
 	}
 	if err := cbor.Unmarshal(m.Data, &n); err != nil {
-		l.log.Warn("the newest notice of a subject is no notice of this version; it is not used", "subject", subject, "sequence", m.Sequence, "err", err)
+		l.log.Warn("the newest notice of a subject is no notice of this version; it is not used",
+			"subject", subject, "sequence", m.Sequence, "err", err)
 		return alerting.Notice{}, 0, nil
 	}
 	return n, m.Sequence, nil
@@ -104,7 +105,8 @@ type Queue struct {
 
 // Queue prepares the queue of a sink, for reports or for all other notices.
 func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool) *Queue {
-	q := &Queue{log: l, delivered: delivered, name: "sink-signals-" + token(sink), sink: sink, kinds: []string{kindPrescale, kindAlert}, wait: signalWait}
+	q := &Queue{log: l, delivered: delivered, sink: sink}
+	q.name, q.kinds, q.wait = "sink-signals-"+token(sink), []string{kindPrescale, kindAlert}, signalWait
 	if reports {
 		q.name, q.kinds, q.wait = "sink-reports-"+token(sink), []string{kindReport}, reportWait
 	}

@@ -70,7 +70,8 @@ func advancedFirst(all []State) {
 		newest[x.Created] = max(newest[x.Created], x.At.UnixNano())
 	}
 	slices.SortFunc(all, func(a, b State) int {
-		return cmp.Or(cmp.Compare(newest[b.Created], newest[a.Created]), b.Created.Compare(a.Created), cmp.Compare(b.Sequence, a.Sequence), b.At.Compare(a.At))
+		return cmp.Or(cmp.Compare(newest[b.Created], newest[a.Created]), b.Created.Compare(a.Created),
+			cmp.Compare(b.Sequence, a.Sequence), b.At.Compare(a.At))
 	})
 }
 
