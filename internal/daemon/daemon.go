@@ -162,7 +162,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 func (d *Daemon) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	downstream, _ := errgroup.WithContext(serving)
+	downstream, failed := errgroup.WithContext(serving)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	context.AfterFunc(failed, end) // an output that fails ends the daemon
 	for _, run := range d.outputs {
 		downstream.Go(func() error { return run(serving) })
 	}

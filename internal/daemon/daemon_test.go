@@ -72,6 +72,26 @@ func runDaemon(t *testing.T, d *Daemon) *inProcess {
 	return p
 }
 
+// TestFailedOutput: a daemon whose HTTP server ends stops with its error.
+func TestFailedOutput(t *testing.T) {
+	d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "default_pool: {replicas: {max: 2}}"))
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	testenv.Await(t, "the HTTP server to answer", func() bool {
+		code, _ := testenv.Get("http://" + d.HTTPAddress() + "/healthz")
+		return code == 200
+	})
+	if err := d.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || ctx.Err() != nil {
+		t.Errorf("Run ended with %v, want the error of the server at once", err)
+	}
+}
+
 // newDaemon creates a daemon with these lines of configuration. Its data is in dir. It adds an address of the server.
 func newDaemon(t *testing.T, dir string, lines ...string) (*Daemon, error) {
 	t.Helper()
