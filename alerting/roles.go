@@ -145,7 +145,9 @@ func (p *draft) roles(st *State, cfg Config) {
 	if desired > there {
 		st.PrefillAsked = p.Tick
 	}
-	st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.Tick, desired).Pending
+	if p.Withheld == "" { // in advisory mode somebody is assumed to follow
+		st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.Tick, desired).Pending
+	}
 	p.ByRole = &Roles{
 		Prefill: desired, Decode: p.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
 		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.ReservesOf(capacity.PrefillRole), PrefillAskedAt: st.PrefillAsked.UTC(),

@@ -220,6 +220,22 @@ func TestPrefillReserves(t *testing.T) {
 	}
 }
 
+// TestWithheldPrefill: a withheld request for prefill replicas is no supply.
+func TestWithheldPrefill(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Mode = Active
+	in := scene{ready: 6, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
+	in.Projection.Confidence = forecaster.Cold
+	in.Minute.State.Observed = false
+	d, st := Decide(noon, in, State{}, cfg)
+	if d.Withheld == "" || d.ByRole.Prefill != 3 {
+		t.Fatalf("withheld %q, %+v: want 3 prefill replicas, withheld", d.Withheld, *d.ByRole)
+	}
+	if d, _ = Decide(noon.Add(time.Minute), in, st, cfg); d.ByRole.PrefillReady+d.ByRole.PrefillPending != 2 {
+		t.Errorf("a minute later %d prefill replicas are ready and %d pending, want 2", d.ByRole.PrefillReady, d.ByRole.PrefillPending)
+	}
+}
+
 // TestPublishPrefill: a change of only the prefill replicas is published. With a minimum of zero, prefill replicas can
 // be scaled in to zero.
 func TestPublishPrefill(t *testing.T) {
