@@ -195,7 +195,8 @@ func (r *Reader) recognise() (err error) {
 	if err != nil {
 		return err
 	}
-	if first[0] != '{' || bytes.Contains(first, []byte(`"input_length"`)) {
+	ofDynamo := bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`))
+	if first[0] != '{' || !ofDynamo && ofMooncake(first) {
 		table, format, err := newTableReader(r.lines, first, &r.opts)
 		if err == nil {
 			r.rows, r.Format, r.Start = table, format, table.start
@@ -207,7 +208,7 @@ func (r *Reader) recognise() (err error) {
 	}
 	r.lines.repeat = true
 	r.Format = ndjsonFormat
-	if bytes.Contains(first, []byte(`"dynamo.request.trace.v1"`)) {
+	if ofDynamo {
 		r.Format = dynamoFormat
 	}
 	r.rows = newRecordReader(r.lines, r.Format, &r.opts)

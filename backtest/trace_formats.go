@@ -26,11 +26,11 @@ const (
 )
 
 // publicColumns has our names of the columns of public traces: Azure's LLM inference traces, BurstGPT
-// (arXiv:2401.17644), and the members of Mooncake's records (arXiv:2407.00079).
-var publicColumns = map[string]string{
-	calendarColumn: "t_s", "ContextTokens": "prompt_tokens", "GeneratedTokens": "output_tokens",
-	"Timestamp": "t_s", "Model": "class", "Session ID": "session", "Request tokens": "prompt_tokens", "Response tokens": "output_tokens",
-	"timestamp": "t_s", "input_length": "prompt_tokens", "output_length": "output_tokens",
+// (arXiv:2401.17644), and the members of Mooncake's records (arXiv:2407.00079). A column with our name comes first.
+var publicColumns = []struct{ public, ours string }{
+	{calendarColumn, "t_s"}, {"ContextTokens", "prompt_tokens"}, {"GeneratedTokens", "output_tokens"},
+	{"Timestamp", "t_s"}, {"Model", "class"}, {"Session ID", "session"}, {"Request tokens", "prompt_tokens"}, {"Response tokens", "output_tokens"},
+	{"timestamp", "t_s"}, {"input_length", "prompt_tokens"}, {"output_length", "output_tokens"},
 }
 
 // calendarColumn has calendar times, not seconds from the start.
@@ -68,10 +68,15 @@ func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, For
 	}
 	for i, name := range c.fields {
 		name = strings.TrimSpace(name)
-		c.calendar = c.calendar || name == calendarColumn
-		name = cmp.Or(publicColumns[name], name)
 		if _, twice := c.columns[name]; !twice { // of equal names the first one counts
 			c.columns[name] = i
+		}
+	}
+	for _, x := range publicColumns {
+		i, found := c.columns[x.public]
+		if _, taken := c.columns[x.ours]; found && !taken {
+			c.columns[x.ours] = i
+			c.calendar = c.calendar || x.public == calendarColumn
 		}
 	}
 	_, timed := c.columns["t_s"]
@@ -79,7 +84,7 @@ func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, For
 	_, tokens := c.columns["prompt_tokens"]
 	switch {
 	case !timed || !classes && !tokens:
-		return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s, class, prompt_tokens, cached_tokens, output_tokens, or that of a public trace of Azure or BurstGPT", value.Cut(string(first), 60))
+		return nil, Format{}, fmt.Errorf("the first line %q is of no known trace format: it must be a JSON record, or a CSV header with t_s and class or prompt_tokens, or that of a public trace of Azure or BurstGPT", value.Cut(string(first), 60))
 	case c.calendar && !o.Start.IsZero():
 		return nil, Format{}, errors.New("the times of this file are those of a calendar: leave out -start")
 	case c.calendar:
@@ -94,6 +99,15 @@ func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, For
 	return c, requestsFormat, nil
 }
 
+// ofMooncake reports whether a line is a record of Mooncake's, or the beginning of one.
+func ofMooncake(line []byte) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(line, &members) != nil {
+		return bytes.Contains(line, []byte(`"input_length"`))
+	}
+	return members["input_length"] != nil
+}
+
 // split divides a row into fields.
 func (c *tableReader) split(line []byte) (err error) {
 	if c.mooncake {
@@ -103,7 +117,7 @@ func (c *tableReader) split(line []byte) (err error) {
 		}
 		c.fields = nil
 		for _, name := range mooncakeMembers {
-			c.fields = append(c.fields, string(members[name]))
+			c.fields = append(c.fields, strings.TrimPrefix(string(members[name]), "null"))
 		}
 		return nil
 	}
@@ -178,14 +192,15 @@ func (c *tableReader) time() (time.Time, error) {
 		}
 		return at.UTC(), nil
 	}
-	t, err := c.number("t_s", maxSeconds)
+	second := 1.0
+	if c.mooncake {
+		second = 1e3
+	}
+	t, err := c.number("t_s", maxSeconds*second)
 	if err == nil && math.IsNaN(t) {
 		err = badRow("the time is empty: give seconds from the trace's start")
 	}
-	if c.mooncake {
-		t /= 1e3
-	}
-	return c.start.Add(time.Duration(math.Floor(t*1e6)) * time.Microsecond), err
+	return c.start.Add(time.Duration(math.Floor(t/second*1e6)) * time.Microsecond), err
 }
 
 // text returns a field of the row, "" if absent.

@@ -147,6 +147,35 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestFirstLines: the format of a file does not depend on which of its rows comes first. Columns with our names count
+// before those with the names of public traces.
+func TestFirstLines(t *testing.T) {
+	dynamo, err := os.ReadFile("testdata/dynamo.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.SplitAfter(string(dynamo), "\n")
+	for name, test := range map[string]struct {
+		content, format string
+		want            []string
+	}{
+		"Dynamo, a request":           {strings.Join(rows[1:], ""), "dynamo", []string{"1 c 130 ? 16", "2 c 200 ? 5", "9 c 130 64 16"}},
+		"Dynamo, a wrapped request":   {strings.Join(rows[2:], ""), "dynamo", []string{"2 c 200 ? 5", "9 c 130 64 16"}},
+		"a member that has one":       {`{"class":"c","arrived_at":1741000020000,"prompt_tokens":3,"more":{"input_length":1}}`, "ndjson", []string{"0 c 3 ? ?"}},
+		"Mooncake, null":              {`{"timestamp":4e12,"input_length":5,"output_length":null}` + "\n" + `{"timestamp":0,"input_length":null}`, "requests", []string{"0 c ? ? ?", "4e+09 c 5 ? ?"}},
+		"our class and a model":       {"t_s,Model,class,prompt_tokens\n5,gpt,chat,7\n", "requests", []string{"5 chat 7 ? ?"}},
+		"our time and a calendar's":   {"TIMESTAMP,t_s,class\n2023-11-16 18:15:46,5,chat\n", "requests", []string{"5 chat ? ? ?"}},
+		"a calendar's and no other's": {"TIMESTAMP,Timestamp,class\n2023-11-16 18:15:46,5,chat\n", "requests", []string{"46 chat ? ? ?"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines, r := readAll(t, write(t, test.content), Options{Class: "c"})
+			if diff := cmp.Diff(test.want, lines); diff != "" || r.Format.Name != test.format {
+				t.Errorf("%s, want %s: %s", r.Format.Name, test.format, diff)
+			}
+		})
+	}
+}
+
 // TestBinWidthIsInferred: the width is the smallest step within a class. Classes may have different times.
 func TestBinWidthIsInferred(t *testing.T) {
 	for rows, want := range map[string]string{
@@ -243,7 +272,7 @@ func TestUnusableFiles(t *testing.T) {
 		"header only":    {"t_s,class,prompt_tokens\n", "no rows"},
 		"nothing usable": {"t_s,class,prompt_tokens\nx,c,1\n", "no usable row"},
 		"wide bins":      {"t_s,class,requests\n0,c,1\n1e9,c,1\n", "too wide"},
-		"missing column": {"t_s,output_tokens\n0,1\n", "a CSV header with t_s, class"},
+		"missing column": {"t_s,output_tokens\n0,1\n", "a CSV header with t_s and class or prompt_tokens"},
 		"no calendar":    {"TIMESTAMP,ContextTokens\n17 May,1\n", `TIMESTAMP "17 May" is no time`},
 		"no members":     {`{"timestamp":1,"input_length":"many"}`, "is not a number"},
 		"broken":         {`{"timestamp":1,"input_length":`, "one object a line with timestamp"},
