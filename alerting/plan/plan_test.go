@@ -366,7 +366,7 @@ func TestRendering(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	for want, in := range map[string]Input{
 		"no traffic":            {Pool: launchPool(t, nil)},
-		"number of replicas":    {Pool: Pool{Pool: launchPool(t, nil).Pool}, Traffic: launchTraffic()},
+		"known to be ready":     {Pool: Pool{Pool: launchPool(t, nil).Pool}, Traffic: launchTraffic()},
 		"no traffic to plan fo": {Pool: launchPool(t, nil), Traffic: Traffic{Minutes: make([]Load, 3)}},
 	} {
 		if _, err := New(in); err == nil || !strings.Contains(err.Error(), want) {

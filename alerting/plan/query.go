@@ -71,6 +71,9 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 		return fmt.Errorf("pool %q has no prefill replicas: set its disaggregated.prefill_replicas.max, or state none", p.Name)
 	}
 	in.Pool = Pool{Pool: *p, WaitingPerReplica: waitingPerReplica}
+	if d == nil || d.SupplyAssumed && d.Ready == 0 {
+		replicas = cmp.Or(replicas, p.Replicas.Initial)
+	}
 	if d != nil {
 		in.Pool.Lead, replicas = d.Lead, cmp.Or(replicas, d.Ready)
 		if d.ByRole != nil {
@@ -82,6 +85,6 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 			}
 		}
 	}
-	in.Pool.Replicas, in.Pool.Prefill = cmp.Or(replicas, p.Replicas.Initial), cmp.Or(prefill, p.BoundsOf(capacity.PrefillRole).Initial)
+	in.Pool.Replicas, in.Pool.Prefill = replicas, cmp.Or(prefill, p.BoundsOf(capacity.PrefillRole).Initial)
 	return nil
 }

@@ -39,10 +39,10 @@ func (s *Sheet) Title() string { return "Launch sheet of " + s.Pool }
 // Headline is a summary in a few sentences.
 func (s *Sheet) Headline() string {
 	launch := &s.Outcomes[launchIndex]
-	text, needs := fmt.Sprintf("The launch (%s) fits.", s.Launch.describe()), "It needs "+replicas(launch.Replicas, launch.Prefill)
+	text, needs := fmt.Sprintf("The launch (%s) fits.", s.Launch.describe()), "How many replicas it needs is not known"
 	unsized := launch.unsized()
-	if unsized != "" {
-		needs = "How many replicas it needs is not known"
+	if unsized == "" {
+		needs = "It needs " + replicas(launch.Replicas, launch.Prefill)
 	}
 	switch {
 	case launch.First != "":

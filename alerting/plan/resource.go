@@ -60,9 +60,11 @@ var resources = []resource{
 // Pool is a pool and its present state.
 type Pool struct {
 	capacity.Pool
-	Replicas int           // now; in a disaggregated pool the decode replicas
-	Prefill  int           // prefill replicas of a disaggregated pool
-	Reported int           // KV cache of a replica in tokens as engines report it; 0 if they do not
+	Replicas int // now; in a disaggregated pool the decode replicas
+	Prefill  int // prefill replicas of a disaggregated pool
+	// Reported is the KV tokens that a replica carries, as the newest decision sized it: shared tokens count for each
+	// request. 0 without a decision.
+	Reported int
 	Lead     time.Duration // warm-up time that decisions use; 0 means the configured warm-up
 	// WaitingPerReplica is the allowed number of waiting requests for each replica.
 	WaitingPerReplica float64

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +80,7 @@ func New(in Input) (*Sheet, error) {
 		return nil, fmt.Errorf("pool %q has no traffic to plan for: wait for its first minutes, or state rates above 0", p.Name)
 	}
 	if p.Replicas <= 0 {
-		return nil, fmt.Errorf("the number of replicas of pool %q is not known: state how many there are", p.Name)
+		return nil, fmt.Errorf("no replica of pool %q is known to be ready: state how many there are to be", p.Name)
 	}
 	lead := p.Lead
 	if lead == 0 {
@@ -144,7 +145,7 @@ func (s *Sheet) note(in *Input) {
 		}
 	}
 	note(missing != nil, "Not all is known of these resources, so they can run out unseen: %s.", strings.Join(missing, ", "))
-	note(mean.Cached == 0, "No cached tokens are known: all prompt tokens count as prefill.")
+	note(!slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 }), "No cached tokens are known: all prompt tokens count as prefill.")
 	reserves, prefill := p.Reserves.String(), p.ReservesOf(capacity.PrefillRole).String()
 	note(reserves != "", "Replicas include a reserve: %s.", reserves)
 	note(p.Disaggregated && prefill != "", "Prefill replicas include a reserve: %s.", prefill)

@@ -115,18 +115,27 @@ type history map[string][]float64
 // known reports whether the minute has telemetry. A minute without it is not zero traffic.
 func (s history) known(minute int) bool { return !math.IsNaN(s[features.DimRequests][minute]) }
 
+// at is the demand in a minute, NaN if unknown.
+func (s history) at(dimension string, minute int) float64 {
+	if values := s[dimension]; minute < len(values) {
+		return values[minute]
+	}
+	return math.NaN()
+}
+
 // attempts: again is the share of the work of failed attempts that comes on top of demand; twice is the share of demand
 // that is served twice. Demand has each call in full, served or not. A failed attempt comes on top if another followed
 // it, not if it was the last one of its call. More attempts than calls are served if clients give up unnoticed.
 func (s history) attempts() (again, twice float64) {
-	sum := func(dimension string) (sum float64) {
-		for _, v := range s[dimension] {
-			sum += zeroIfUnknown(v)
+	var requests, retries, served float64
+	for i, v := range s[features.DimServed] {
+		if !math.IsNaN(v) { // sums do not say what was served
+			requests += zeroIfUnknown(s.at(features.DimRequests, i))
+			retries += zeroIfUnknown(s.at(features.DimRetry, i))
+			served += v
 		}
-		return sum
 	}
-	requests, retries, served := sum(features.DimRequests), sum(features.DimRetry), sum(features.DimServed)
-	if requests == 0 || !slices.ContainsFunc(s[features.DimServed], func(v float64) bool { return !math.IsNaN(v) }) {
+	if requests == 0 {
 		return 0, 0
 	}
 	if failed := requests + retries - served; failed > 0 {
@@ -137,12 +146,7 @@ func (s history) attempts() (again, twice float64) {
 
 // load of all attempts in a minute. Failed attempts hold KV cache as calls do.
 func (s history) load(p *Pool, minute int, again, twice float64) Load {
-	v := func(dimension string) float64 {
-		if values := s[dimension]; minute < len(values) {
-			return values[minute]
-		}
-		return math.NaN()
-	}
+	v := func(dimension string) float64 { return s.at(dimension, minute) }
 	ifKnown := func(dimension string) float64 { return zeroIfUnknown(v(dimension)) }
 	prompt := v(features.DimPrefill)*(1+twice) + again*ifKnown(features.DimWastedPrefill)
 	output := v(features.DimDecode)*(1+twice) + again*ifKnown(features.DimWastedDecode)
@@ -166,7 +170,7 @@ func (s history) traffic(p *Pool, source string) Traffic {
 	}
 	t.Calls /= float64(len(t.Minutes))
 	if missing := len(requests) - len(t.Minutes); missing > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%d minutes have no telemetry and are left out.", missing))
+		t.Notes = append(t.Notes, fmt.Sprintf("The traffic leaves out %s without telemetry.", value.Count(missing, "minute")))
 	}
 	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, so how much lengths vary is estimated.")
 	return t

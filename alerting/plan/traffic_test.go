@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,9 @@ func TestPlanFromHistory(t *testing.T) {
 	if kv := mean.KV(5000, .025); math.Abs(kv-9847) > 1 {
 		t.Errorf("%g KV tokens, want 9847", kv)
 	}
+	if want := "The traffic leaves out 1 minute without telemetry."; !slices.Contains(got.Notes, want) {
+		t.Errorf("%q, want %q", got.Notes, want)
+	}
 	if math.Abs(got.Calls-3) > 1e-9 {
 		t.Errorf("%g calls/s, want 3", got.Calls)
 	}
@@ -86,17 +90,38 @@ func TestUsePool(t *testing.T) {
 	}
 }
 
+// TestUsePoolWithoutReplicas: that no replica is ready is known if replicas report. Otherwise the configured number
+// counts.
+func TestUsePoolWithoutReplicas(t *testing.T) {
+	for assumed, want := range map[bool]int{true: 4, false: 0} {
+		in := plan.Input{Launch: plan.Same, Traffic: plan.Traffic{Minutes: []plan.Load{plan.Request(100, 0, 100)}}}
+		pool := capacity.Pool{Config: capacity.Config{Name: "p", Replicas: capacity.Replicas{Initial: 4, Max: 8}}}
+		if err := in.UsePool(&pool, 4, &alerting.Decision{SupplyAssumed: assumed}); err != nil || in.Pool.Replicas != want {
+			t.Errorf("assumed %v: %d replicas, %v, want %d", assumed, in.Pool.Replicas, err, want)
+		}
+		if _, err := plan.New(in); (err != nil) != (want == 0) {
+			t.Errorf("assumed %v: %v", assumed, err)
+		} else if err != nil && err.Error() != `no replica of pool "p" is known to be ready: state how many there are to be` {
+			t.Error(err)
+		}
+	}
+}
+
 // TestUnknownLengths: a request without a length counts with the mean length. If no length is known, the demand is
 // unknown.
 func TestUnknownLengths(t *testing.T) {
 	at := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		outputs []int64
-		want    float64
-	}{"some": {[]int64{100, 300, -1}, 600. / 60}, "none": {[]int64{-1, -1}, math.NaN()}} {
+		firstPrompt int64
+		outputs     []int64
+		want        float64
+	}{
+		"some": {1000, []int64{100, 300, -1}, 600. / 60}, "none": {1000, []int64{-1, -1}, math.NaN()},
+		"no first prompt": {-1, []int64{100, 300, -1}, 600. / 60},
+	} {
 		var records plan.Records
-		for _, output := range c.outputs {
-			r := ingest.Request{ArrivedAt: at, PromptTokens: 1000, CachedTokens: -1, OutputTokens: output}
+		for i, output := range c.outputs {
+			r := ingest.Request{ArrivedAt: at, PromptTokens: []int64{c.firstPrompt, 1000, 1000}[i], CachedTokens: -1, OutputTokens: output}
 			if err := records.Add(&r); err != nil {
 				t.Fatal(err)
 			}
@@ -110,6 +135,9 @@ func TestUnknownLengths(t *testing.T) {
 		s, err := plan.New(in)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if want := "No cached tokens are known: all prompt tokens count as prefill."; !slices.Contains(s.Notes, want) {
+			t.Errorf("%s: %q, want %q", name, s.Notes, want)
 		}
 		for _, r := range s.Rows {
 			if r.Resource == capacity.Decode && !(math.Abs(float64(r.Demand)-c.want) < 1e-9 || math.IsNaN(c.want) && !r.Demand.Known() && r.Risk == plan.Unknown) {

@@ -235,7 +235,7 @@ func TestPlanSaysWhichRates(t *testing.T) {
 	p.settle(t)
 	for pool, prefill := range map[string]string{"learned": "", "stated": "3k"} {
 		code, sheet, errs := runHere(t.Context(), "plan", "-from", p.base, "-pool", pool)
-		if !strings.Contains(sheet, "Service rates of a replica are "+pool+".") || strings.Contains(sheet, "have no telemetry") {
+		if !strings.Contains(sheet, "Service rates of a replica are "+pool+".") || strings.Contains(sheet, "without telemetry") {
 			t.Errorf("%s (%d, %s):\n%s", pool, code, errs, sheet)
 		}
 		for line := range strings.Lines(sheet) {
