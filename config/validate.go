@@ -159,12 +159,12 @@ func (c *Config) checkSources(k *checker) {
 		case len(c.Backfill.Sources) == 0 && len(c.Pools) != 1:
 			k.fail("backfill.sources", len(c.Backfill.Sources), "must say of which pool the past is, where there is not one", "list a source for each pool")
 		}
-		for i, s := range c.Backfill.Sources {
-			c.checkListed(k, "backfill.sources", i, s.Pool)
-		}
 	}
 	if c.DefaultPool != nil {
 		return
+	}
+	for i, s := range c.Backfill.Sources {
+		c.checkListed(k, "backfill.sources", i, s.Pool)
 	}
 	for i, s := range c.NATS.Sources {
 		c.checkListed(k, "nats.sources", i, s.Pool)
@@ -201,7 +201,7 @@ func (c *Config) checkFeatures(k *checker) {
 
 func (c *Config) checkReport(k *checker) {
 	zone, err := time.LoadLocation(c.Report.Timezone)
-	if err != nil || c.Report.Timezone == "" {
+	if err != nil || c.Report.Timezone == "" || zone == time.Local {
 		k.fail("report.timezone", c.Report.Timezone, "must be an IANA time zone", "write one such as UTC or Europe/Berlin")
 		zone = time.UTC
 	}

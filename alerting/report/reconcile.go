@@ -24,8 +24,7 @@ const (
 // Reconcile compares forecasts and decisions of a span, cut to whole minutes, with outcomes. Demand must have settled:
 // the end must be older than features.revise.
 func Reconcile(ctx context.Context, h History, s Span) (*Report, error) {
-	s.From, s.To = s.From.UTC().Truncate(features.Minute), s.To.UTC().Truncate(features.Minute)
-	if err := s.check(); err != nil {
+	if err := s.cut(); err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	b := &builder{grid: grid{base: s.From.Add(-lookback), from: s.From, to: s.To}, pools: map[string]*pool{}}

@@ -16,7 +16,7 @@ type Span struct {
 // ParseSpan parses the ends of a span and the name of its zone, "" for UTC. Without to it ends at newest, without from
 // it has seven days of the zone's calendar. Errors begin with from, to or timezone.
 func ParseSpan(from, to, zone string, newest time.Time) (s Span, err error) {
-	if s.Zone, err = time.LoadLocation(zone); err != nil {
+	if s.Zone, err = time.LoadLocation(zone); err != nil || s.Zone == time.Local {
 		return s, fmt.Errorf("timezone is %q: write an IANA name, such as UTC or Europe/Berlin", zone)
 	}
 	if s.From, err = ParseTime("from", from, s.Zone); err != nil {
@@ -31,11 +31,14 @@ func ParseSpan(from, to, zone string, newest time.Time) (s Span, err error) {
 	if s.From.IsZero() {
 		s.From = s.To.In(s.Zone).AddDate(0, 0, -7)
 	}
-	return s, s.check()
+	err = s.cut()
+	return s, err
 }
 
-func (s *Span) check() error {
-	if !s.From.Before(s.To) || s.To.Sub(s.From) > MaxDays*24*time.Hour {
+// cut cuts the span to whole minutes, and checks its length. A day at the end of summer time has an hour more.
+func (s *Span) cut() error {
+	s.From, s.To = s.From.UTC().Truncate(time.Minute), s.To.UTC().Truncate(time.Minute)
+	if !s.From.Before(s.To) || s.To.Sub(s.From) > MaxDays*24*time.Hour+time.Hour {
 		return fmt.Errorf("from %s to %s: a period has at least a minute and at most %d days; choose other days", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
 	}
 	return nil

@@ -23,3 +23,21 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+// TestSpanBounds: a period has a whole minute at least, and 93 days of the calendar at most.
+func TestSpanBounds(t *testing.T) {
+	for _, c := range []struct {
+		from, to, zone string
+		ok             bool
+	}{
+		{"2026-10-19T00:00:10Z", "2026-10-19T00:00:50Z", "", false},
+		{"2026-10-19T00:00:50Z", "2026-10-19T00:01:10Z", "", true},
+		{"2026-08-01", "2026-11-02", "Europe/Berlin", true}, // one hour longer than 93 times 24 hours
+		{"2026-08-01", "2026-11-03", "Europe/Berlin", false},
+		{"2026-10-19", "2026-10-20", "Local", false},
+	} {
+		if _, err := ParseSpan(c.from, c.to, c.zone, time.Time{}); (err == nil) != c.ok {
+			t.Errorf("%q to %q in %q: %v", c.from, c.to, c.zone, err)
+		}
+	}
+}
