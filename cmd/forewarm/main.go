@@ -24,7 +24,7 @@ import (
 
 type command struct {
 	name    string
-	args    string // positional arguments: "" for none, a name for one, "[NAME]" for at most one, "[NAME ...]" for any number
+	args    string // positional arguments: "" for none, a name for one, "[NAME]" for at most one
 	about   string // what the arguments are
 	summary string
 	define  func(f *flag.FlagSet) action
@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return 0
 		}
-		if errors.Is(err, context.Canceled) {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = errors.New("stopped by a signal before it was done")
 		}
 		fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
@@ -117,7 +117,13 @@ func (c *command) run(ctx context.Context, args []string, std streams) error {
 			c.help(f, std.out)
 			return err
 		case err != nil:
-			text := strings.Replace(err.Error(), "parse error", "it must be a number, or a duration such as 20m", 1)
+			text, fix := err.Error(), "a number, or a duration such as 20m"
+			if strings.HasPrefix(text, "invalid boolean ") {
+				fix = "true or false"
+			}
+			if value, ok := strings.CutSuffix(text, ": parse error"); ok {
+				text = value + ": it must be " + fix
+			}
 			return usagef("%s; forewarm %s -h lists all flags with their types", text, c.name)
 		}
 		if args = f.Args(); len(args) > 0 {

@@ -36,16 +36,22 @@ const daemonTimeout = time.Minute
 // without [server.HeaderAPI] is not of a daemon.
 func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
 	at := httpclient.Redacted(base)
-	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") {
 		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, at)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, http.NoBody)
 	if err != nil {
 		return err
 	}
-	client := http.Client{Timeout: daemonTimeout}
+	client, began := http.Client{Timeout: daemonTimeout}, time.Now()
 	res, err := client.Do(req)
-	if err != nil {
+	switch failed := (*url.Error)(nil); {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case errors.As(err, &failed) && failed.Timeout():
+		return fmt.Errorf("%s did not answer within %s: see the log of the daemon, and that %s is its address", at, time.Since(began).Round(time.Second), from)
+	default:
 		return fmt.Errorf("no daemon answers at %s: %w; see that it runs (forewarm serve), and that %s is its address, "+
 			"which is server.listen in its configuration", at, errors.Unwrap(err), from)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -142,6 +143,8 @@ func TestUsage(t *testing.T) {
 		{"backtest -prometheus http://127.0.0.1:1 -until x", 2, []string{"-until", `"x"`, "RFC 3339"}},
 		{"backtest -prometheus http://127.0.0.1:1 -only chat", 2, []string{"-prometheus does not go with -only"}},
 		{"backtest -config valid.yaml -warmup-p50 3m trace.csv", 2, []string{"-config does not go with -warmup-p50"}},
+		{"check -config=valid.yaml -offline=yes", 2, []string{`"yes"`, "-offline: it must be true or false;"}},
+		{"explain -url http://127.0.0.1:1?x=1 chat", 2, []string{"-url", `"http://127.0.0.1:1?x=1"`, "such as http://127.0.0.1:9464"}},
 		{"demo -seed -1", 2, []string{"-seed", `"-1"`, "a number"}},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -174,6 +177,22 @@ func TestHelp(t *testing.T) {
 		if code != 0 || !strings.Contains(out, want) || errs != "" {
 			t.Errorf("forewarm %s: %d, out %q, stderr %q; want %q", args, code, out, errs, want)
 		}
+	}
+}
+
+// TestSilentDaemon: a daemon that does not answer in time is not one that is not there, and neither is a stopped command.
+func TestSilentDaemon(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if code, _, errs := runHere(short, "explain", "-url", silent.URL, "chat"); code != 1 || !strings.Contains(errs, silent.URL+" did not answer within ") {
+		t.Errorf("a timeout: %d, %s", code, errs)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
+	if code, _, errs := runHere(stopped, "explain", "-url", silent.URL, "chat"); code != 1 || errs != "forewarm explain: stopped by a signal before it was done\n" {
+		t.Errorf("a signal: %d, %s", code, errs)
 	}
 }
 
