@@ -94,5 +94,5 @@ func (t *TopK) Scale(factor float64) {
 // Top lists the n heaviest names, heaviest first, equal ones by name.
 func (t *TopK) Top(n int) []Count {
 	all := slices.SortedFunc(slices.Values(t.Counts), order)
-	return slices.Clip(all[:min(max(n, 0), len(all))])
+	return slices.Clone(all[:min(max(n, 0), len(all))]) // it is kept, and all is larger
 }
