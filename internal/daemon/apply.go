@@ -47,6 +47,7 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
+	d.setStatus(func(s *server.Status) { s.TickedAt = time.Now() }) // first: the age of advice
 	d.board.Observe(out)
 	d.exporter.Observe(out)
 	err := d.store.Append(out)
@@ -56,7 +57,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		d.log.Error("series of a tick are lost", zap.Time("tick", out.Tick), zap.Error(err))
 	}
 	d.setStatus(func(s *server.Status) {
-		s.Tick, d.omissions, s.TickedAt = out.Tick, d.pipeline.Omissions(), time.Now()
+		s.Tick, d.omissions = out.Tick, d.pipeline.Omissions()
 		if d.firstTick.IsZero() {
 			d.firstTick = out.Tick
 		}

@@ -1,0 +1,39 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/forewarm/forewarm/internal/testenv"
+)
+
+// TestTickBeforeStoring: the advice of a tick has its age before the series are stored, which may take long.
+func TestTickBeforeStoring(t *testing.T) {
+	d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "clock: event", "features: {lateness: 0s}",
+		"pools: [{name: chat, decode_tokens_per_s: 100, replicas: {max: 9}}]"))
+	if err := d.store.Close(); err != nil { // so that the first tick is not stored, which is logged
+		t.Fatal(err)
+	}
+	var lost, dated atomic.Bool
+	core, _ := observer.New(zap.ErrorLevel)
+	d.log = zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
+		if e.Message == "series of a tick are lost" && !lost.Load() {
+			dated.Store(len(d.Pools()) > 0 && !d.Status().TickedAt.IsZero())
+			lost.Store(true)
+		}
+		return nil
+	}))
+	p := runDaemon(t, d)
+	for m := range 3 {
+		p.publishMinute(t, "chat.talk", time.Date(2026, 3, 2, 8, m, 0, 0, time.UTC), 30, 500, 400)
+	}
+	testenv.Await(t, "a tick that is not stored", lost.Load)
+	if !dated.Load() {
+		t.Errorf("while a tick is stored, its decision is shown and has no age")
+	}
+}
