@@ -12,7 +12,7 @@ import (
 
 const (
 	maxProducers = 1024
-	// producerTTL is the silence after which a producer is forgotten.
+	// producerTTL is the silence after which a producer is forgotten: as a whole, or in one pool.
 	producerTTL = time.Hour
 	// delaySpan is the length of a span of delays. The current span and the one before are kept.
 	delaySpan = 10 * time.Minute
@@ -218,7 +218,11 @@ type ProducerFault struct {
 // about producers in pools. O(producers × pools).
 func (p *Producers) Tick(t time.Time, pools []PoolMinute) []ProducerState {
 	now := unixTimeOf(t)
-	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < now-unixTime(producerTTL) })
+	oldest := now - unixTime(producerTTL)
+	maps.DeleteFunc(p.ByName, func(_ string, x *producer) bool { return x.LastSeen < oldest })
+	for _, x := range p.ByName {
+		maps.DeleteFunc(x.Feeds, func(_ string, f *feed) bool { return f.LastSeen < oldest })
+	}
 	states := make([]ProducerState, 0, len(p.ByName))
 	for _, name := range slices.Sorted(maps.Keys(p.ByName)) {
 		x := p.ByName[name]

@@ -168,3 +168,33 @@ func BenchmarkProducers(b *testing.B) {
 		})
 	}
 }
+
+// TestProducerLeavesPool: a producer that serves another pool now is silent in the old one for an hour, and is then
+// forgotten there.
+func TestProducerLeavesPool(t *testing.T) {
+	p := NewProducers(producersConfig, true, nil)
+	add := func(source, pool string, s float64) {
+		r := changed(request("", s), times(s, s, s))
+		r.Pool = pool
+		p.Begin(source, at(s))
+		p.Request(r, "")
+	}
+	const leaves = 20
+	for m := range 100 {
+		s := float64(m) * 60
+		if m < leaves {
+			add("gw-1", "a", s)
+		}
+		add("gw-1", "b", s)
+		add("gw-2", "a", s)
+		pools := []PoolMinute{{Pool: "a"}, {Pool: "b"}}
+		p.Tick(at(s+60), pools)
+		silent := m >= leaves+4 && m < leaves+60-1
+		if faults := pools[0].Faults; (len(faults) == 1) != silent {
+			t.Errorf("minute %d: faults %+v of the pool that gw-1 left, want a silent producer: %t", m, faults, silent)
+		}
+		if pools[1].Faults != nil {
+			t.Errorf("minute %d: faults %+v of the pool that it serves", m, pools[1].Faults)
+		}
+	}
+}
