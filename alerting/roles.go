@@ -142,10 +142,10 @@ func (p *draft) roles(st *State, cfg Config) {
 	s := &p.prefill
 	there, wanted := s.current, p.target(s, st, cfg)
 	desired, most, constraints := p.bound(s, wanted, p.Desired, cfg)
-	if desired > there {
-		st.PrefillAsked = p.Tick
-	}
-	if p.Withheld == "" { // in advisory mode somebody is assumed to follow
+	if p.Withheld == "" { // also in advisory mode: somebody is assumed to follow; a withheld request is none
+		if desired > there {
+			st.PrefillAsked = p.Tick
+		}
 		st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.Tick, desired).Pending
 	}
 	p.ByRole = &Roles{

@@ -228,8 +228,8 @@ func TestWithheldPrefill(t *testing.T) {
 	in.Projection.Confidence = forecaster.Cold
 	in.Minute.State.Observed = false
 	d, st := Decide(noon, in, State{}, cfg)
-	if d.Withheld == "" || d.ByRole.Prefill != 3 {
-		t.Fatalf("withheld %q, %+v: want 3 prefill replicas, withheld", d.Withheld, *d.ByRole)
+	if d.Withheld == "" || d.ByRole.Prefill != 3 || !d.ByRole.PrefillAskedAt.IsZero() {
+		t.Fatalf("withheld %q, %+v: want 3 prefill replicas, withheld, and no time of a request", d.Withheld, *d.ByRole)
 	}
 	if d, _ = Decide(noon.Add(time.Minute), in, st, cfg); d.ByRole.PrefillReady+d.ByRole.PrefillPending != 2 {
 		t.Errorf("a minute later %d prefill replicas are ready and %d pending, want 2", d.ByRole.PrefillReady, d.ByRole.PrefillPending)
