@@ -5,6 +5,8 @@ import (
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Retried is the load that retries add to a resource. Demand and needed replicas elsewhere include all attempts.
@@ -23,14 +25,14 @@ const (
 	maxRetryFactor = 3   // replicas requested with retries, in multiples of those without
 	idleUse        = 0.5 // share of the dangerous KV use below which engines without a queue have room
 	minRetryFactor = 1.1 // load with retries, in multiples of that without, from which texts mention them
-	stormEndShare  = 0.1 // share of retries below which a storm ends
+	stormEndShare  = 0.1 // share of retries below which the alert ends; below forecaster.StormShare it fades
 )
 
 // retried sizes a resource for all attempts, and bounds the replicas for retries: more replicas do not help calls that
 // fail for other reasons than load. The bound is maxRetryFactor times the need without retries, or the current replicas
-// while the engines have room.
+// while their engines report that they have room.
 func (p *draft) retried(r *resource) {
-	factor, current := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension).current
+	factor, side := p.in.Forecast.Factor(r.evidence.Dimension), p.sideOf(r.evidence.Dimension)
 	if !(factor > 1) {
 		return
 	}
@@ -42,8 +44,9 @@ func (p *draft) retried(r *resource) {
 		if all > most {
 			out.Why = fmt.Sprintf("with retries, at most %d times the replicas that calls need are asked for", maxRetryFactor)
 		}
-		if p.hasRoom() && min(all, most) > max(current, calls) {
-			most = max(current, calls)
+		enough := max(side.current, calls)
+		if side.role == capacity.AnyRole && p.hasRoom() && min(all, most) > enough {
+			most = enough
 			out.Why = "the engines have room, so requests fail for other reasons than load"
 		}
 		return min(all, most)
@@ -58,11 +61,12 @@ func (p *draft) retried(r *resource) {
 	e.Retries = out
 }
 
-// hasRoom reports whether the engines have room: no request waits, and the fullest cache is far below danger.
+// hasRoom reports whether the engines that report have room: less than one request waits per replica, the queue does not
+// grow, nothing was preempted, and the fullest cache is below idleUse of danger.
 func (p *draft) hasRoom() bool {
 	m := &p.in.Minute
 	s := &m.State
-	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger() && !(s.WaitingPerReady >= 1) && s.Preemptions == 0
+	return s.Observed && !m.QueueGrowing && s.KVUsedMax < idleUse*p.danger() && s.WaitingPerReady < 1 && s.Preemptions == 0
 }
 
 // byRetries is a sentence about the load that retries add to the binding resource; "" if it is small or unknown.
@@ -71,13 +75,17 @@ func (d *Decision) byRetries() string {
 	if x == nil || x.Factor < minRetryFactor {
 		return ""
 	}
-	return fmt.Sprintf("In the last ten minutes retries made the load %.1f times as large; without them %s would do.", x.Factor, d.replicasText(x.NeedReplicas))
+	text := fmt.Sprintf("In the last ten minutes retries made the load %.1f times as large", x.Factor)
+	if x.NeedReplicas < d.evidence(d.Binding).NeedReplicas {
+		text += fmt.Sprintf("; without them demand alone would need %s", d.replicasText(x.NeedReplicas))
+	}
+	return text + "."
 }
 
 // notForRetries is a sentence about replicas that are not requested for retries, and why; "" if none.
 func (d *Decision) notForRetries() string {
 	if x := d.Retried(d.Binding); x != nil && x.Refused > 0 {
-		return fmt.Sprintf("%d more replicas are not asked for: %s.", x.Refused, x.Why)
+		return fmt.Sprintf("Forewarm does not ask for %s: %s.", value.Count(x.Refused, "more replica"), x.Why)
 	}
 	return ""
 }
@@ -119,7 +127,7 @@ func (b *conditions) retryStorm() {
 		Action:      "Find out why requests fail. Have clients wait longer between attempts.",
 	}
 	if class != "" {
-		w.Description += " Most come from class " + class + "."
+		w.Description += " In the last ten minutes class " + class + " had the most."
 	}
 	w.Description = joinSentences(w.Description, d.notForRetries())
 	c := b.add(RetryStorm, features.DimRequests, w.with(d.byRetries()))
