@@ -35,7 +35,7 @@ type SinkStats struct {
 	Retried  uint64 // failed attempts with a retry
 	Failed   uint64 // refused for good
 	Lapsed   uint64 // expired before delivery, or for a disabled consumer
-	Queued   int    // at most so many wait: some of the log may not be for this sink
+	Queued   int    // waited at the last attempt; some of the log may not be for this sink
 	Disabled bool   // nothing is sent until a restart
 
 	Err   string    // newest error since the last delivery; "" if none
@@ -90,7 +90,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
 				Summary:     fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("Waiting notifications: at most %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
+				Description: fmt.Sprintf("Waiting notifications at the last attempt: %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
 				Action:      "Check the receiver, its address and its credentials.",
 			})
 		}

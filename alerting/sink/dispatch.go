@@ -51,7 +51,10 @@ type Dispatcher struct {
 func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Queue, report FailureFunc) *Dispatcher {
 	d := &Dispatcher{}
 	for _, s := range sinks {
-		l := &lane{sink: s, pace: usualPace, own: newOwnQueue(), report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{}}
+		l := &lane{
+			sink: s, pace: usualPace, report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{},
+			own: &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}},
+		}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
 			if wants(s, reports) {
@@ -145,6 +148,7 @@ type lane struct {
 	stats   alerting.SinkStats
 	waiting map[Queue]int // notices, with the one that is being delivered
 	fails   int           // failed attempts in a row
+	unsent  error         // of the last attempt to send; nil if it worked
 }
 
 // run delivers the notices of q until ctx is done. A running attempt then ends with sending.
@@ -221,10 +225,6 @@ type ownQueue struct {
 	delivered map[string]string       // the id last delivered, by identity; at most maxOwn
 }
 
-func newOwnQueue() *ownQueue {
-	return &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}}
-}
-
 // add stores a notice; ok is false if the queue is full.
 func (q *ownQueue) add(n alerting.Notice) (ok bool) {
 	d := &alerting.Delivery{
@@ -293,53 +293,53 @@ func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Dura
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
-		l.count(func(s *alerting.SinkStats) { s.Sent++ })
+		l.count(func(s *alerting.SinkStats) { s.Sent, l.unsent = s.Sent+1, nil })
 		l.recovered()
 		return false, 0
-	case answer.Gone, answer.Permanent: // if permanent, the sink works, and only this notice fails
-		var fails int
+	case answer.Gone, answer.Permanent: // a permanent failure is of this notice only
 		l.count(func(s *alerting.SinkStats) {
-			s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone
-			s.Fail(time.Now(), err)
-			l.fails++
-			fails = l.fails
+			s.Failed, s.Disabled, l.unsent = s.Failed+1, s.Disabled || answer.Gone, err
 		})
-		l.report(l.sink.Name(), n, fails, err)
+		l.failed(n, err)
 		return false, 0
 	}
-	l.count(func(s *alerting.SinkStats) { s.Retried++ })
+	l.count(func(s *alerting.SinkStats) { s.Retried, l.unsent = s.Retried+1, err })
 	wait := min(answer.After, maxRetryAfter)
 	l.resume = time.Now().Add(wait)
 	return true, max(l.failed(n, err), wait)
 }
 
-// failed counts a failure, and reports it if it is the first in a row. It returns the pause before the next attempt:
-// exponential, with 50 % jitter, so that daemons do not retry at the same time.
+// failed counts a failure, and reports it if it is the first in a row, or if it is not retried. It returns the pause
+// before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
 func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
 	l.mu.Lock()
 	l.stats.Fail(time.Now(), err)
 	l.fails++
 	fails := l.fails
 	l.mu.Unlock()
-	if fails == 1 {
+	if answer, _ := errors.AsType[alerting.SendError](err); fails == 1 || answer.Gone || answer.Permanent {
 		l.report(l.sink.Name(), n, fails, err)
 	}
 	pause = min(l.pace.first<<min(fails-1, 20), l.pace.longest)
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 }
 
-// recovered ends a failure.
+// recovered ends a failure, unless the last attempt to send failed.
 func (l *lane) recovered() {
-	l.mu.Lock()
-	fails := l.fails
-	l.fails, l.stats.Err, l.stats.Since = 0, "", time.Time{}
-	l.mu.Unlock()
+	var fails int
+	l.count(func(s *alerting.SinkStats) {
+		if l.unsent != nil {
+			s.Fail(time.Now(), l.unsent)
+			return
+		}
+		fails, l.fails, s.Err, s.Since = l.fails, 0, "", time.Time{}
+	})
 	if fails > 0 {
 		l.report(l.sink.Name(), alerting.Notice{}, fails, nil)
 	}
 }
 
-// waits sets how many notices of q wait, with the one that is being delivered.
+// waits sets how many notices of q wait at an attempt, with the one that is being delivered.
 func (l *lane) waits(q Queue, n int) {
 	l.count(func(s *alerting.SinkStats) { s.Queued, l.waiting[q] = s.Queued+n-l.waiting[q], n })
 }

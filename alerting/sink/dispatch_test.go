@@ -274,6 +274,43 @@ func TestDispatcherQueueWorksAgain(t *testing.T) {
 	})
 }
 
+// once fails to read a queue at the first time.
+type once struct {
+	*memoryQueue
+	failed *atomic.Bool
+}
+
+func (q once) Next(ctx context.Context) (*alerting.Delivery, error) {
+	if q.failed.CompareAndSwap(false, true) {
+		return nil, errors.New("consumer deleted")
+	}
+	return q.memoryQueue.Next(ctx)
+}
+
+// TestDispatcherReadsButFails: that a queue can be read again does not end the failure of a sink that takes nothing.
+func TestDispatcherReadsButFails(t *testing.T) {
+	for name, answer := range map[string]error{"unreachable": errors.New("unreachable"), "refused": alerting.SendError{Err: errors.New("refused"), Permanent: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log, failed := newMemoryLog(), &atomic.Bool{}
+				open := func(sink string, reports bool) Queue { return once{&memoryQueue{log, sink, reports}, failed} }
+				recovered := false
+				s := &fakeSink{name: "s", send: func(context.Context, int) error { return answer }}
+				d := NewDispatcher([]alerting.Sink{s}, open, func(_ string, _ alerting.Notice, _ int, err error) { recovered = recovered || err == nil })
+				log.enqueue(decision("a", 1))
+				stop := dispatch(t, d)
+				time.Sleep(time.Minute)
+				if x := d.Stats()[0]; recovered || x.Err == "" || x.Sent > 0 {
+					t.Errorf("recovered %t: %+v", recovered, x)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 func TestDispatcherNewestSupersedes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeSink{name: "s", send: func(_ context.Context, attempt int) error {

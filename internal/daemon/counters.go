@@ -94,7 +94,8 @@ func (d *Daemon) exportSinks() {
 		count("forewarm_sink_failed_total", "Notifications that a sink refused for good.", func(s alerting.SinkStats) uint64 { return s.Failed })
 		count("forewarm_sink_lapsed_total", "Notifications that expired before they were delivered, or were for a consumer that is gone.",
 			func(s alerting.SinkStats) uint64 { return s.Lapsed })
-		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that wait, at most, with the one that is tried now: some may not be for this sink.", func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
+		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that waited at the last attempt, with the one that was tried. Some may not be for this sink.",
+			func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
 		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
 			return d.dispatcher.Stats()[i].Disabled
 		})

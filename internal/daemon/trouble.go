@@ -88,7 +88,7 @@ func (d *Daemon) sinkTrouble() string {
 	var out []string
 	for _, s := range d.dispatcher.Stats() {
 		if s.Err != "" {
-			out = append(out, fmt.Sprintf("%s: %s (at most %d wait)", s.Sink, s.Err, s.Queued))
+			out = append(out, fmt.Sprintf("%s: %s (%d waited at the last attempt)", s.Sink, s.Err, s.Queued))
 		}
 	}
 	return strings.Join(out, "; ")

@@ -56,7 +56,7 @@ func TestTroubleEnds(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- d.dispatcher.Run(ctx) }()
 	notify()
-	if got := <-during; got != "flaky: unreachable (at most 1 wait)" {
+	if got := <-during; got != "flaky: unreachable (1 waited at the last attempt)" {
 		t.Errorf("sinks: %q while it failed", got)
 	}
 	notify()
