@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,12 @@ func poolsCheck(st Status, pools []PoolView) Check {
 	case len(pools) == 0:
 		return troubleCheck("pools", "", "no telemetry of any pool had been counted by the last tick, at "+st.Tick.UTC().Format("15:04 MST"))
 	}
-	var stale, cold, trouble []string
+	var missing, stale, cold, trouble []string
+	for _, name := range st.Configured {
+		if !slices.ContainsFunc(pools, func(v PoolView) bool { return v.Pool == name }) {
+			missing = append(missing, name)
+		}
+	}
 	for i := range pools {
 		switch p := &pools[i]; {
 		case p.Forecast.Stale:
@@ -121,11 +127,13 @@ func poolsCheck(st Status, pools []PoolView) Check {
 			cold = append(cold, p.Pool)
 		}
 	}
-	if stale != nil {
-		trouble = append(trouble, "no current telemetry of "+some(stale)+": no replica is removed there")
-	}
-	if cold != nil {
-		trouble = append(trouble, "less than an hour of history of "+some(cold)+": no replica is removed there")
+	for _, x := range []struct {
+		what  string
+		pools []string
+	}{{"no telemetry yet", missing}, {"no current telemetry", stale}, {"less than an hour of history", cold}} {
+		if x.pools != nil {
+			trouble = append(trouble, x.what+" of "+some(x.pools)+": no replica is removed there")
+		}
 	}
 	return troubleCheck("pools", "warm", strings.Join(trouble, "; "))
 }

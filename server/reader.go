@@ -38,6 +38,8 @@ type Status struct {
 
 	Producers []features.ProducerState `json:"producers"` // of telemetry, ordered by name
 
+	Configured []string `json:"-"` // pools with a name in the configuration
+
 	Restored bool   `json:"-"` // the start-up restore is over, with or without a snapshot
 	Restore  string `json:"-"` // what was restored: "snapshot at 1234", "no snapshot: empty state"
 

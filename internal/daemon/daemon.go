@@ -206,6 +206,9 @@ func (d *Daemon) Status() server.Status {
 			s.Config = *refused
 		}
 	}
+	for i := range d.cfg.Pools {
+		s.Configured = append(s.Configured, d.cfg.Pools[i].Name)
+	}
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
 	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())

@@ -56,6 +56,9 @@ func TestScalers(t *testing.T) {
 	if desired < 2 {
 		t.Fatalf("%g replicas desired", desired)
 	}
+	if _, page := testenv.Get(p.base + "/readyz"); !strings.Contains(page, "no telemetry yet of batch: ") {
+		t.Errorf("/readyz does not name the configured pool without telemetry: %s", page)
+	}
 	if n, err := byKEDA(); err != nil || n != desired {
 		t.Errorf("KEDA gets %g (%v), want %g", n, err, desired)
 	}
