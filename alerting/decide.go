@@ -122,7 +122,9 @@ func (p *draft) target(s *side, st *State, cfg Config) int {
 		*s.kept = nil
 		return max(there, s.need)
 	}
-	*s.kept = remember(*s.kept, p.Tick, s.keep, cfg.Cooldown)
+	old := p.Tick.Add(-cfg.Cooldown).Unix()
+	keeps := slices.DeleteFunc(slices.Clone(*s.kept), func(k kept) bool { return k.At <= old })
+	*s.kept = append(keeps, kept{p.Tick.Unix(), s.keep})
 	if s.need >= there {
 		return s.need
 	}
@@ -147,13 +149,6 @@ func (p *draft) target(s *side, st *State, cfg Config) int {
 		s.enough = spread
 	}
 	return s.enough
-}
-
-// remember adds the minimum for scale-in at now, and deletes those older than span.
-func remember(keeps []kept, now time.Time, replicas int, span time.Duration) []kept {
-	old := now.Add(-span).Unix()
-	keeps = slices.DeleteFunc(slices.Clone(keeps), func(k kept) bool { return k.At <= old })
-	return append(keeps, kept{now.Unix(), replicas})
 }
 
 // whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although enough replicas would do;
@@ -205,16 +200,11 @@ func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
 		return "requests are waiting"
 	}
 	for i := range rows {
-		if rows[i].bursting() {
-			return fmt.Sprintf("a burst of %s is still draining", ResourceName(rows[i].evidence.Dimension))
+		if r := &rows[i]; r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5) { // a fall that is forecast
+			return fmt.Sprintf("a burst of %s is still draining", ResourceName(r.evidence.Dimension))
 		}
 	}
 	return ""
-}
-
-// bursting reports whether the forecast expects a fall that has not happened yet.
-func (r *resource) bursting() bool {
-	return r.now > 1 && r.evidence.Demand > burstTail*r.forecast.Minute[0].At(0.5)
 }
 
 // bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it.

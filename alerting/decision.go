@@ -177,7 +177,7 @@ type WarmupBasis struct {
 	StatedP90 float64 `json:"stated_p90_seconds"`
 	P50       float64 `json:"p50_seconds"`
 	P90       float64 `json:"p90_seconds"`
-	Seen      int     `json:"seen"` // lags observed, up to 64
+	Seen      int     `json:"seen"` // all lags observed; the newest 12 are used
 }
 
 // NewBasis is the basis from the pool's configuration, the used warm-up lag and the learned rates.

@@ -158,7 +158,7 @@ func (p *draft) engineBusy() bool {
 	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
 }
 
-// requestless reports whether demand is known to be zero: there are no requests, or they are no longer reported.
+// requestless reports whether demand is sized and zero in every resource: no requests come, or none are reported.
 func (p *draft) requestless() bool {
 	return len(p.own.rows) > 0 && !slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }

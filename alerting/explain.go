@@ -116,11 +116,12 @@ var (
 	explainText string
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
-		"clock": clock, "percent": percent, "span": span, "driver": driverSentence, "ahead": minutesAhead, "resource": resourceWithUnit, "name": ResourceName,
+		"clock": clock, "percent": percent, "span": span, "driver": driverSentence, "ahead": minutesAhead, "name": ResourceName,
 		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill, "list": func(c []Constraint) string { return strings.Join(texts(c), "; ") },
-		"warned":  func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
-		"minutes": func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
-		"short":   value.Short,
+		"resource": func(dimension string) string { return ResourceName(dimension) + resourceTexts[dimension].unit },
+		"warned":   func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
+		"minutes":  func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
+		"short":    value.Short,
 	}).Parse(explainText))
 )
 
@@ -128,11 +129,6 @@ var (
 func (x *Explanation) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	return errors.Join(explainTemplate.Execute(t, x), t.Flush())
-}
-
-// resourceWithUnit is a resource in words with the unit of its quantities.
-func resourceWithUnit(dimension string) string {
-	return ResourceName(dimension) + resourceTexts[dimension].unit
 }
 
 // minutesAhead is a time ahead in a table.

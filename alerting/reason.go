@@ -18,7 +18,7 @@ import (
 func (p *draft) reason(cfg Config) string {
 	d := &p.Decision
 	s := p.findings(d, &p.own, cfg)
-	if askedOther := p.own.asked != d.Desired && p.own.asked != p.own.current; askedOther {
+	if p.own.asked != d.Desired && p.own.asked != p.own.current {
 		s = append(s, fmt.Sprintf("The last decision asked for %d.", p.own.asked))
 	}
 	s = append(s, d.limited())

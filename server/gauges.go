@@ -59,7 +59,7 @@ var families = append([]family{
 	{"forewarm_telemetry_age_seconds", "gauge", "Time from the newest event of the pool to the tick. 0 when the event is newer."},
 	{"forewarm_utilisation_ratio", "gauge", "Demand of the newest minute over the capacity of ready replicas."},
 	{"forewarm_warning_probability", "gauge", "Probability that demand exceeds capacity within the lead time and 15 minutes."},
-	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability reaches this value."},
+	{"forewarm_warning_threshold", "gauge", "The pool is warned when forewarm_warning_probability is at least this value in two minutes in a row."},
 }, demand()...)
 
 // demand is the demand of whole pools in the newest minute, with the names of the stored series.

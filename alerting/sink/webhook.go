@@ -75,7 +75,7 @@ func (c *WebhookConfig) checkURL() error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("url: not an https URL; write it like https://hooks.example.org/forewarm")
 	case u.User != nil:
-		return errors.New("url: it carries a password; leave that out")
+		return errors.New("url: it carries a user or password; leave that out")
 	case u.Scheme == "http" && !c.AllowHTTP && !httpguard.IsLoopback(u.Hostname()):
 		return errors.New("url: http to another machine can be read on the way; use https, or set allow_http: true")
 	}

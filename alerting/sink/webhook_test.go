@@ -137,7 +137,7 @@ func TestWebhookConfig(t *testing.T) {
 		`sinks.webhooks[1].name: "other" is taken`:                                     func(c *WebhookConfig) { c.Name = "other" },
 		`sinks.webhooks[1].send[0]: "all" is unknown; set alerts, prescale or reports`: func(c *WebhookConfig) { c.Send = []string{"all"} },
 		`sinks.webhooks[1].url: not an https URL`:                                      func(c *WebhookConfig) { c.URL = "hooks.example.org" },
-		`sinks.webhooks[1].url: it carries a password`:                                 func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
+		`sinks.webhooks[1].url: it carries a user or password`:                         func(c *WebhookConfig) { c.URL = "https://u:p@hooks.example.org" },
 		`sinks.webhooks[1].url: http to another machine can be read on the way`:        func(c *WebhookConfig) { c.URL = "http://10.0.0.1/" },
 		`sinks.webhooks[1].secret_file: not set, so that the consumer could not`:       func(c *WebhookConfig) { c.SecretFile = "" },
 	} {

@@ -8,7 +8,7 @@ import (
 
 // Bounds on what is remembered of warm-ups.
 const (
-	warmupWindow = 12             // observations kept, so that ten starts after a change of the lag the new one is used
+	warmupWindow = 12             // newest observations that count, so that a change of the lag is learned after about ten starts
 	maxWaits     = 64             // replicas whose wait counts
 	maxWarmup    = 24 * time.Hour // a longer warm-up is treated as failed
 	maxWaiting   = time.Hour      // a longer wait counts as this one: the replica may never come
@@ -64,8 +64,8 @@ func (w Warmup) With(learned Warmup) Warmup {
 }
 
 // Given is the distribution with the waits of replicas that are not ready yet. A wait longer than the median lag counts
-// as a lag: it is a lower bound of one, so the distribution grows before a slow replica is ready. Of the newest 64 waits,
-// each at most an hour.
+// as a lag: it is a lower bound of one, so the distribution grows before a slow replica is ready. Only the newest 64 waits
+// count, each as an hour at most.
 func (w Warmup) Given(waiting []time.Duration) Warmup {
 	lags, median := slices.Clone(w.Observed), w.Quantile(.5)
 	for _, d := range waiting[max(0, len(waiting)-maxWaits):] {
@@ -80,7 +80,7 @@ func (w Warmup) Given(waiting []time.Duration) Warmup {
 // pooled combines prior and observations by the conjugate normal model (Gelman et al., Bayesian Data Analysis, 3rd ed.,
 // §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
 //
-//	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 3).
+//	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 2), or k if σ₀ = 0.
 func (w *Warmup) pooled(lags []time.Duration) lognormal {
 	n := float64(len(lags))
 	if n == 0 {
