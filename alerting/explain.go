@@ -131,7 +131,6 @@ func (x *Explanation) WriteText(w io.Writer) error {
 	return errors.Join(explainTemplate.Execute(t, x), t.Flush())
 }
 
-// minutesAhead is a time ahead in a table.
 func minutesAhead(d time.Duration) string {
 	if d == forecaster.Never {
 		return fmt.Sprintf(">%d min", forecaster.Horizon)

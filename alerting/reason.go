@@ -60,7 +60,6 @@ func texts(all []Constraint) []string {
 	return out
 }
 
-// changeSentence is a sentence about the change that d requests.
 func (d *Decision) changeSentence() string {
 	asking := "Asking for"
 	switch {
@@ -175,7 +174,6 @@ var resourceTexts = map[string]struct{ name, end, unit string }{
 // ResourceName is a resource in words.
 func ResourceName(dimension string) string { return cmp.Or(resourceTexts[dimension].name, dimension) }
 
-// percent is a share in percent, for people.
 func percent(p float64) string { return value.Percent(value.Number(p)) }
 
 // span is a duration in whole minutes.

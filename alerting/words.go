@@ -46,7 +46,6 @@ func joinSentences(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
-// capitalise is s with an upper-case first letter.
 func capitalise(s string) string {
 	if s == "" {
 		return s
@@ -65,7 +64,6 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-// timeAhead is a time ahead in words.
 func timeAhead(d time.Duration) string {
 	if d <= time.Minute {
 		return "within a minute"
