@@ -53,18 +53,24 @@ const labelsPerRecord = 9 // largest number of strings that a record uses
 // decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
 // around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *Decoder, data []byte) {
-	valid := 0
+	valid, strings, most := 0, 0, labelsPerRecord*d.limits.BatchRecords+1 // the first string is empty
 	frames := wire{rest: data}
 	for frames.next() { // the table may come after the records that use it
 		valid = len(data) - len(frames.rest)
 		text, isString := frames.Bytes()
-		if frames.FieldNum == batchStrings && isString && len(d.table) <= labelsPerRecord*d.limits.BatchRecords {
+		if frames.FieldNum != batchStrings || !isString {
+			continue
+		}
+		if strings++; strings <= most {
 			entry := tableEntry{fault: labelFault(text, d.limits.LabelBytes)}
 			if entry.fault == "" {
 				entry.name = d.names.of(text)
 			}
 			d.table = append(d.table, entry)
 		}
+	}
+	if strings > most {
+		d.refuse(ingest.ReasonBatchTooLong, "the batch has more than %d strings", most)
 	}
 	if len(d.table) > 0 && d.table[0] != (tableEntry{}) {
 		d.refuse(ingest.ReasonInconsistent, "the first of the batch's strings is not empty, but index 0 means no label")
@@ -138,7 +144,7 @@ func (w *wire) label(d *Decoder, to *string) {
 	switch {
 	case !w.typed(d, ok) || index == 0:
 	case index >= uint64(len(d.table)):
-		d.fail(ingest.ReasonOutOfRange, "%s is string %d, the batch has %d", w.name, index, len(d.table))
+		d.fail(ingest.ReasonOutOfRange, "%s is string %d, the batch has %d that can be read", w.name, index, len(d.table))
 	case d.table[index].fault != "":
 		d.fail(d.table[index].fault, "%s is string %d of the batch, which cannot be a label", w.name, index)
 	default:
@@ -173,24 +179,28 @@ func (w *wire) enum(d *Decoder, known []string, to *uint8) {
 	n, ok := w.Uint64()
 	switch {
 	case !w.typed(d, ok) || n == 0:
-	case n > uint64(len(known)):
+	case n > uint64(len(known)): // a negative number is a large one here, and is shown as the producer wrote it
 		d.fail(ingest.ReasonBadEnum, "%s is %d, want 1 to %d", w.name, int64(n), len(known))
 	default:
 		*to = uint8(n - 1)
 	}
 }
 
-// list reads the numbers of a history: none of them negative, NaN is unknown.
+// list appends the numbers of a history: none of them negative, NaN is unknown. A list may come in many fields.
 func (w *wire) list(d *Decoder, to *amounts) {
-	ok := true
-	*to, ok = w.UnpackDoubles(*to)
-	if len(*to) > ingest.MaxHistoryMinutes {
+	if d.refusal.Reason != "" {
+		return
+	}
+	read := len(*to)
+	all, ok := w.UnpackDoubles(*to)
+	if w.typed(d, ok); len(all) > ingest.MaxHistoryMinutes {
 		d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", w.name, ingest.MaxHistoryMinutes)
+		return
 	}
-	for i := range *to {
-		d.number(w.name, (*to)[i], float64(d.limits.SumTokens), &(*to)[i])
+	for i := read; i < len(all); i++ {
+		d.number(w.name, all[i], float64(d.limits.SumTokens), &all[i])
 	}
-	w.typed(d, ok)
+	*to = all
 }
 
 var marshalers easyproto.MarshalerPool

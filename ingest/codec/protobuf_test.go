@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -384,4 +385,40 @@ func typical(records int) ingest.Batch {
 		})
 	}
 	return b
+}
+
+// TestLargeHistoryIsReadOnce decodes messages of almost 8 MiB whose list of numbers comes in many fields. The time is linear.
+func TestLargeHistoryIsReadOnce(t *testing.T) {
+	one := protowire.AppendFixed64(protowire.AppendTag(nil, 5, protowire.Fixed64Type), math.Float64bits(1))
+	none := protowire.AppendBytes(protowire.AppendTag(nil, 5, protowire.BytesType), nil)
+	packed := protowire.AppendBytes(protowire.AppendTag(nil, 5, protowire.BytesType), make([]byte, 8*ingest.MaxHistoryMinutes))
+	for name, record := range map[string][]byte{
+		"a field for each number":             bytes.Repeat(one, 900_000),
+		"empty fields":                        append(bytes.Repeat(packed, 2), bytes.Repeat(none, 2_000_000)...),
+		"empty fields after the largest list": append(packed, bytes.Repeat(none, 2_000_000)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := protowire.AppendBytes(protowire.AppendTag(nil, batchHistories, protowire.BytesType), record)
+			began := time.Now()
+			b := decode(protobufMeta, string(message))
+			if took := time.Since(began); took > 3*time.Second || len(b.Refused) != 1 {
+				t.Errorf("took %s, refused %+v", took, b.Refused)
+			}
+		})
+	}
+}
+
+// TestManyStrings: a table that is too long is refused once, and the records that use its beginning are read.
+func TestManyStrings(t *testing.T) {
+	few := ingest.DefaultLimits()
+	few.BatchRecords = 2
+	text := `strings: ["", "p"` + strings.Repeat(`, "x"`, labelsPerRecord*few.BatchRecords) + `]
+		requests { pool: 1 arrived_at: 1795240800000000000 prompt_tokens: 0 }
+		requests { pool: 1 class: 19 arrived_at: 1795240800000000000 prompt_tokens: 0 }`
+	var b ingest.Batch
+	Decode(protobufMeta, []byte(marshal(t, text)), few, &b)
+	if len(b.Requests) != 1 || len(b.Refused) != 2 || b.Refused[0].Reason != ingest.ReasonBatchTooLong ||
+		b.Refused[0].Detail != "the batch has more than 19 strings" || b.Refused[1].Detail != "class is string 19, the batch has 19 that can be read" {
+		t.Errorf("%d requests, refused %+v", len(b.Requests), b.Refused)
+	}
 }
