@@ -165,7 +165,7 @@ func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
 	default:
 		v.SetString(node.GetToken().Value)
 	}
-	if password.MatchString(v.String()) {
+	if password.MatchString(v.String()) || isURL(path) && schemeless.MatchString(v.String()) {
 		d.refuse(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
 	}
 	if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
@@ -190,7 +190,11 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(duration), err
 }
 
-var password = regexp.MustCompile(`//[^/?#\s]*:[^/?#\s]*@`)
+// password finds one in a URL; schemeless also in a list of URLs without schemes, which NATS accepts.
+var (
+	password   = regexp.MustCompile(`//[^/?#\s]*:[^/?#\s]*@`)
+	schemeless = regexp.MustCompile(`(^|,)\s*[^/?#:\s]*:/?[^/@][^@]*@`)
+)
 
 // text returns the original text of a value, for a message.
 func text(node ast.Node) string {

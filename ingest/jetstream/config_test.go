@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,9 @@ func TestConnectErrors(t *testing.T) {
 	}{
 		"unreachable":    {func(c *Config) {}, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`, "no servers available", "correct nats.url"}},
 		"token in url":   {func(c *Config) { c.URL = "nats://hidden@127.0.0.1:1" }, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`}},
+		"no scheme":      {func(c *Config) { c.URL = "u:hidden@127.0.0.1:1" }, []string{`nats.url is "xxxxx@127.0.0.1:1"`, "no servers available"}},
+		"no url":         {func(c *Config) { c.URL = "nats://u:hidden/%zz@127.0.0.1:1" }, []string{`nats.url is "nats://xxxxx@127.0.0.1:1"`, "not a valid URL"}},
+		"no port":        {func(c *Config) { c.URL = "nats://127.0.0.1:1,u:hidden/@127.0.0.1" }, []string{`nats.url is "nats://127.0.0.1:1,xxxxx@127.0.0.1"`, "not a valid URL"}},
 		"no password":    {func(c *Config) { c.User, c.PasswordFile = "u", "/nowhere" }, []string{`nats.password_file is "/nowhere"`, "no such file"}},
 		"empty password": {func(c *Config) { c.User, c.PasswordFile = "u", empty }, []string{"nats.password_file", "empty"}},
 		"no nkey":        {func(c *Config) { c.NkeyFile = empty }, []string{"nats.nkey_file", "nkey seed"}},
@@ -103,7 +107,27 @@ func TestConnectErrors(t *testing.T) {
 			if err == nil {
 				conn.Close()
 			}
-			wantError(t, err, tc.want...)
+			if wantError(t, err, tc.want...); strings.Contains(err.Error(), "hidden") {
+				t.Errorf("the error has a secret: %v", err)
+			}
 		})
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for urls, want := range map[string]string{
+		"nats://u:p@h:4222":                    "nats://xxxxx@h:4222",
+		"u:p@h:4222":                           "xxxxx@h:4222",
+		"token@h":                              "xxxxx@h",
+		"h1:4222,u:p/w@h2, tls://u:p@@h3":      "h1:4222,xxxxx@h2, tls://xxxxx@h3",
+		"nats://u:p%2Fw%40@h,wss://token@h/ws": "nats://xxxxx@h,wss://xxxxx@h/ws",
+		"nats://h1:4222,h2":                    "nats://h1:4222,h2",
+		"nats://u:p,w@h":                       "nats://xxxxx@h",
+		"nats://h1:4222,u:p,w@h2,h3:4222":      "nats://h1:4222,xxxxx@h2,h3:4222",
+		"":                                     "",
+	} {
+		if got := Redact(urls); got != want {
+			t.Errorf("%q: got %q, want %q", urls, got, want)
+		}
 	}
 }

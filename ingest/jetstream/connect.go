@@ -3,6 +3,7 @@ package jetstream
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"time"
 
@@ -27,6 +28,9 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 		target = ""
 	}
 	conn, err := nats.Connect(target, append(opts, extra...)...)
+	if errors.As(err, new(*url.Error)) { // its text may have a password
+		err = errors.New("it is not a valid URL (in a password, encode /, @ and % as %2F, %40 and %25)")
+	}
 	switch {
 	case err == nil:
 		return conn, nil
@@ -91,7 +95,8 @@ func LogTo(log *zap.Logger) nats.Option {
 	}
 }
 
-var credentials = regexp.MustCompile(`//[^,]*@`)
+// credentials finds what is before the @ of each URL. Schemes are optional, and a password may have a comma.
+var credentials = regexp.MustCompile(`(^|,)(\s*[A-Za-z][A-Za-z0-9+.-]*://|\s*)(?:[^,@/]*:[^,@/]*[^0-9,@/][^@]*,)?[^,]*@`)
 
 // Redact hides users, passwords and tokens in a list of URLs.
-func Redact(urls string) string { return credentials.ReplaceAllString(urls, "//xxxxx@") }
+func Redact(urls string) string { return credentials.ReplaceAllString(urls, "${1}${2}xxxxx@") }

@@ -32,9 +32,10 @@ func NewDeadLetter(conn *nats.Conn, prefix string) *DeadLetter {
 	return &DeadLetter{conn: conn, subject: ingest.Subject(prefix, ingest.DeadLetterSubject)}
 }
 
-// Send publishes what was refused of the message at sequence, without duplicates, which are no fault. Safe for
-// concurrent use.
+// Send publishes what was refused of the message at sequence, or of one in no stream if sequence is 0. It leaves out
+// duplicates, which are no fault. Safe for concurrent use.
 func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
+	letters := 0
 	for i := range refused {
 		r := &refused[i]
 		if r.Reason == ingest.ReasonDuplicate {
@@ -43,8 +44,10 @@ func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
 		m := nats.NewMsg(d.subject)
 		m.Header.Set(HeaderReason, string(r.Reason))
 		m.Header.Set(HeaderDetail, r.Detail)
-		m.Header.Set(HeaderSequence, strconv.FormatUint(sequence, 10))
-		if i >= maxLetters || d.conn.PublishMsg(m) != nil {
+		if sequence > 0 {
+			m.Header.Set(HeaderSequence, strconv.FormatUint(sequence, 10))
+		}
+		if letters++; letters > maxLetters || d.conn.PublishMsg(m) != nil {
 			d.dropped.Add(1)
 		}
 	}

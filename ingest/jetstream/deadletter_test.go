@@ -32,11 +32,25 @@ func TestDeadLetter(t *testing.T) {
 	}
 }
 
+// TestDeadLetterWithoutSequence: what a listener refuses is in no stream.
+func TestDeadLetterWithoutSequence(t *testing.T) {
+	_, js := testServer(t)
+	letters := must(js.Conn().SubscribeSync("forewarm.deadletter"))
+	NewDeadLetter(js.Conn(), "forewarm").Send(0, []ingest.Refusal{{Reason: ingest.ReasonLate, Detail: "an hour late"}})
+	got := must(letters.NextMsgWithContext(testContext(t)))
+	if d := cmp.Diff(nats.Header{HeaderReason: {"late"}, HeaderDetail: {"an hour late"}}, got.Header); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestDeadLettersAreBounded(t *testing.T) {
 	_, js := testServer(t)
 	d := NewDeadLetter(js.Conn(), "forewarm")
-	d.Send(1, make([]ingest.Refusal, maxLetters+5))
-	if d.Dropped() != 5 {
+	refused := make([]ingest.Refusal, 10+maxLetters+5)
+	for i := range 10 {
+		refused[i].Reason = ingest.ReasonDuplicate
+	}
+	if d.Send(1, refused); d.Dropped() != 5 {
 		t.Errorf("dropped %d, want 5", d.Dropped())
 	}
 	js.Conn().Close()
