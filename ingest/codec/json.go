@@ -109,8 +109,8 @@ type scanner struct {
 	checked bool   // text is part of one that was checked
 	first   bool   // the next value is the first of an object or a list
 	bad     bool   // text is invalid, or nests too deep
-	name    value  // the same, as it is read
-	key     []byte // of the next value
+	name    value  // key of the next value, as it is in the text
+	key     []byte // the same, without escapes
 }
 
 // inside reads a text that is part of one that was checked.
@@ -262,7 +262,7 @@ func (d *Decoder) split(data []byte, record func(data []byte)) {
 		data = nonFinite.ReplaceAll(data, []byte("${1}null"))
 	}
 	hasLines := bytes.Contains(data, []byte("\n{")) || bytes.Contains(data, []byte("\n["))
-	if !hasLines || isValid(data, d.limits.Depth+1) {
+	if !hasLines || arrayOfLines.Match(data) || isValid(data, d.limits.Depth+1) {
 		d.elements(data, record)
 		return
 	}
@@ -272,6 +272,9 @@ func (d *Decoder) split(data []byte, record func(data []byte)) {
 		}
 	}
 }
+
+// arrayOfLines matches an array of which the first line has no element, or ends after the comma of one.
+var arrayOfLines = regexp.MustCompile(`^\[[ \t]*(\{.*,)?[ \t\r]*\n`)
 
 // nonFinite finds NaN, Infinity and -Infinity, which Python's json writes but which are not JSON. One in a string
 // changes a text that is not kept.

@@ -370,10 +370,11 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 // log if it has any decision of the tick, because they are written before.
 func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (left []*entry, err error) {
 	found := !b.tick.After(l.comparedUpTo) // a decision of the tick
+	var others []*entry                    // notices without a decision
 	for _, e := range b.entries {
 		if e.pool == "" {
 			if !found {
-				left = slices.Insert(left, 0, e)
+				others = append(others, e)
 			}
 			continue
 		}
@@ -394,7 +395,7 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 			left = append(left, e)
 		}
 	}
-	return left, nil
+	return append(others, left...), nil
 }
 
 // open finds the sequence of a pool's newest decision that the state includes.

@@ -219,6 +219,29 @@ func TestNoticesWithoutADecision(t *testing.T) {
 	}
 }
 
+// TestManyNoticesWithoutADecision: notices that need several batches are stored in the order in which they were added.
+func TestManyNoticesWithoutADecision(t *testing.T) {
+	js, _ := serve(t)
+	a := write(t, js, "a")
+	var notices []alerting.Notice
+	for i := range 2*maxBatch + 1 {
+		notices = append(notices, alerting.Notice{Alert: &alerting.Alert{Name: alerting.TelemetryStale, Labels: map[string]string{"pool": fmt.Sprint(i)}}})
+	}
+	if err := a.Add(noon, nil, notices); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Await(t.Context(), a.Added()); err != nil {
+		t.Fatal(err)
+	}
+	s := must(js.Stream(t.Context(), "FOREWARM_DECISIONS"))
+	for i := range notices {
+		want := fmt.Sprintf("forewarm.notice.alert.%d.", i)
+		if m := must(s.GetMsg(t.Context(), uint64(i+1))); !strings.HasPrefix(m.Subject, want) {
+			t.Fatalf("message %d is on %s, want %s…", i+1, m.Subject, want)
+		}
+	}
+}
+
 // TestForeignMessage: a message that is no decision stops the log. The error says how to remove it. Without the message
 // the log continues.
 func TestForeignMessage(t *testing.T) {
