@@ -37,17 +37,22 @@ const disorder = 10 * time.Minute
 
 // Decisions calls fn with every decision whose tick is in [from, to), in the order of the log.
 func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return r.read(ctx, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", from, to, fn)
+	return r.read(ctx, r.all(), from, to, fn)
 }
 
 // PoolDecisions returns the decisions of one pool whose tick is in [from, to).
 func (r *Reader) PoolDecisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
-	err = r.read(ctx, ingest.Subject(r.prefix, ingest.DecisionSubject, pool), from, to, func(x *alerting.Decision) error {
+	err = r.read(ctx, r.of(pool), from, to, func(x *alerting.Decision) error {
 		all = append(all, *x)
 		return nil
 	})
 	return all, err
 }
+
+// of is the subject of a pool's decisions; all is that of every pool's.
+func (r *Reader) of(pool string) string { return ingest.Subject(r.prefix, ingest.DecisionSubject, pool) }
+
+func (r *Reader) all() string { return ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>" }
 
 func (r *Reader) read(ctx context.Context, subject string, from, to time.Time, fn func(*alerting.Decision) error) error {
 	stream, err := r.js.Stream(ctx, r.stream)
@@ -101,7 +106,7 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 
 // Newest returns the newest decision of each pool, with the state after it.
 func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
-	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", 0, true, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, r.all(), 0, true, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		if err != nil {
 			return fmt.Errorf("message on %s is no decision of this version: %w", m.Subject(), err)
@@ -112,8 +117,8 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	return all, err
 }
 
-// Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence), or a
-// pool, for its newest decision. It returns [ErrNoDecision] if ref names none.
+// Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence, of which
+// the sequence is not compared), or a pool, for its newest decision. It returns [ErrNoDecision] if ref names none.
 func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanation, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
@@ -126,15 +131,15 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	}
 	var d *alerting.Decision
 	var after []alerting.Decision
-	match, from := reference(ref)
+	match, pool, from := reference(ref)
 	if match != nil {
-		err = r.Decisions(ctx, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
+		err = r.read(ctx, r.of(pool), from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
 			switch {
 			case d == nil && match(x):
 				d = new(*x)
 			case d != nil && x.Tick.Sub(d.Tick) > alerting.ExplainSpan:
 				return errEnough
-			case d != nil && x.Pool == d.Pool:
+			case d != nil:
 				after = append(after, *x)
 			}
 			return nil
@@ -149,21 +154,22 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	return alerting.Explain(d, after), nil
 }
 
-// reference parses ref into a match and the first tick to search; match is nil if ref is neither an event nor evidence.
-func reference(ref string) (match func(*alerting.Decision) bool, from time.Time) {
+// reference parses ref into a match, and the pool and the first tick to search. match is nil if ref is neither an event nor
+// evidence.
+func reference(ref string) (match func(*alerting.Decision) bool, pool string, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")
 		if at, err := time.Parse(time.RFC3339, tick); err == nil {
-			return func(x *alerting.Decision) bool { return x.Pool == ref[:i] && x.Tick.Equal(at) }, at
+			return func(x *alerting.Decision) bool { return x.Tick.Equal(at) }, ref[:i], at
 		}
 	}
 	if i := strings.LastIndex(ref, "-"); i > 0 {
-		// A generation is at most the minute of its tick.
+		// A generation is at most the minute of its tick: see State.setPublish of package alerting.
 		if generation, err := strconv.ParseInt(ref[i+1:], 10, 40); err == nil && generation > 0 {
-			return func(x *alerting.Decision) bool { return x.Publish && x.EventID() == ref }, time.Unix(generation*60, 0)
+			return func(x *alerting.Decision) bool { return x.Publish && x.EventID() == ref }, ref[:i], time.Unix(generation*60, 0)
 		}
 	}
-	return nil, time.Time{}
+	return nil, "", time.Time{}
 }
 
 func decode(data []byte) (x Record, err error) {
