@@ -236,6 +236,15 @@ func TestHTTPRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("in kind", func(t *testing.T) {
+		l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
+		for kind, message := range map[string]string{"application/x-protobuf": "\x0f\xff", "application/protobuf": "\x0f\xff", "application/json": "x"} {
+			res, body := post(t, "http://"+l.Addr()+"/v1/traces", []byte(message), "Content-Type", kind)
+			if got := res.header.Get("Content-Type"); res.code != 400 || got != kind || kind != "application/json" && body[0] != 8 {
+				t.Errorf("%s is answered %d with %s: %q", kind, res.code, got, body)
+			}
+		}
+	})
 	t.Run("method", func(t *testing.T) {
 		l := serve(t, onLoopback(), new(memory).Store, new(memory).refuse)
 		res := must(http.Get("http://" + l.Addr() + "/v1/traces"))

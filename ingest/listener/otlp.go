@@ -11,7 +11,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-const protobufType = "application/x-protobuf"
+// isProtobuf reports whether a media type is one of protobuf: that of the specification, or the other one in use.
+func isProtobuf(mediaType string) bool {
+	return mediaType == "application/x-protobuf" || mediaType == "application/protobuf"
+}
 
 // postExport takes in OTLP exports (opentelemetry.io/docs/specs/otlp) in protobuf, JSON or gRPC, and answers in kind.
 // Spans and log records that cannot be used make a partial success, or 400 if nothing can be used. The exporter must
@@ -22,7 +25,7 @@ func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc 
 		switch kind := mediaType(r); {
 		case kind == "application/json":
 			contentType = json
-		case kind != protobufType && kind != "application/protobuf" && !isGRPC(r):
+		case !isProtobuf(kind) && !isGRPC(r):
 			refuse(w, r, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
 			return
 		}
@@ -37,20 +40,20 @@ func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc 
 		case isGRPC(r):
 			writeGRPC(w, code, "", appendExportAnswer(nil, &out))
 		default:
-			w.Header().Set("Content-Type", protobufType)
+			w.Header().Set("Content-Type", mediaType(r))
 			_, _ = w.Write(appendExportAnswer(nil, &out))
 		}
 	}
 }
 
 // refuse answers in the kind of the request: as gRPC, or with a google.rpc.Status, as OTLP/HTTP wants failures. Its
-// code is left out, because the HTTP status says as much.
+// code is always 0, because the HTTP status says as much.
 func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
 	switch {
 	case isGRPC(r):
 		writeGRPC(w, code, why, nil)
-	case mediaType(r) == protobufType:
-		w.Header().Set("Content-Type", protobufType)
+	case isProtobuf(mediaType(r)):
+		w.Header().Set("Content-Type", mediaType(r))
 		w.WriteHeader(code)
 		_, _ = w.Write(appendNumberAndText(nil, 0, why))
 	default:

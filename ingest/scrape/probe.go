@@ -27,6 +27,9 @@ func Probe(ctx context.Context, metrics string) (Probed, error) {
 	}
 	u, _ := url.Parse(metrics)
 	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+	if u.Path == "/" {
+		u.Path = ""
+	}
 	seen := Probed{Job: Job{Scheme: u.Scheme, Path: u.Path, Targets: []string{address}}}
 	seen.URL = seen.Job.url(address)
 	client, err := newClient(seen.Job)

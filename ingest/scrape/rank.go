@@ -82,8 +82,8 @@ func (r rank) gauge(name string) float64 {
 	return highest
 }
 
-// counter adds up the series under a name. Where there are several ranks, one that speaks of all of them is nobody's.
-// NaN when there is none.
+// counter adds up the series under a name; NaN when there is none. If there are several ranks, a series without labels of
+// ranks is left out: it is the sum of all.
 func (r rank) counter(name string) float64 {
 	sum := math.NaN()
 	for s := range r.samples(name, r.alone) {

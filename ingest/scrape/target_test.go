@@ -249,3 +249,20 @@ func TestTLS(t *testing.T) {
 		t.Errorf("with another server name: %v", err)
 	}
 }
+
+// TestProbePath: without a path, or with the path that browsers add, the metrics are at /metrics.
+func TestProbePath(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/metrics" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, "vllm:num_requests_running{model_name=\"m\"} 1\n")
+	}))
+	defer server.Close()
+	for _, path := range []string{"", "/", "/metrics"} {
+		if seen, err := Probe(t.Context(), server.URL+path); err != nil || seen.Engine != "vllm" {
+			t.Errorf("path %q: %q, %v", path, seen.Engine, err)
+		}
+	}
+}

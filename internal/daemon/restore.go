@@ -127,15 +127,15 @@ func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
 // readTimeout bounds reading a snapshot, because missing chunks block it.
 const readTimeout = 30 * time.Second
 
-func (d *Daemon) take(ctx context.Context, x *stream.State) (err error) {
+func (d *Daemon) take(ctx context.Context, x *stream.State) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	r, err := d.states.Open(ctx, *x)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
 	p, err := pipeline.Restore(d.pipelineConfig, bufio.NewReaderSize(r, 256<<10))
+	err = errors.Join(err, r.Close())
 	if version, ok := errors.AsType[*forecaster.VersionError](err); ok {
 		return fmt.Errorf("%w; a program of the other version can read it", version)
 	}
@@ -158,6 +158,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	if err != nil {
 		return err
 	}
+	// Each tick stores all firing alerts again: one that is older than the newest tick has ended.
 	firing = slices.DeleteFunc(firing, func(a alerting.Alert) bool { return a.Resolved || a.UpdatedAt.Before(d.loggedTick) })
 	d.pipeline.ResumeAlerts(firing)
 	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
