@@ -138,7 +138,7 @@ var numbers = map[reflect.Kind]struct {
 	reflect.Uint64:  {[]ast.NodeType{ast.IntegerType}, "a whole number, not negative"},
 }
 
-// scalar decodes one value strictly. A number is valid text; any other value of a wrong type is an error.
+// scalar decodes one value. A number is taken as text where text is wanted; any other value of a wrong type is an error.
 func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 	switch of := numbers[v.Kind()]; {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -165,7 +165,7 @@ func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
 	default:
 		v.SetString(node.GetToken().Value)
 	}
-	if password.MatchString(v.String()) || isURL(path) && schemeless.MatchString(v.String()) {
+	if password.MatchString(v.String()) || urlKey.MatchString(path) && schemeless.MatchString(v.String()) {
 		d.refuse(node, path, "(hidden)", "must not carry a password", "use a key that names a file, or set "+EnvName(path))
 	}
 	if isPath(path) && v.String() != "" && !filepath.IsAbs(v.String()) {
@@ -174,7 +174,6 @@ func (d *decoder) text(node ast.Node, v reflect.Value, path string) {
 	d.note(path, v.String())
 }
 
-// note records the path of a file.
 func (d *decoder) note(key, path string) {
 	if isFile(key) && path != "" {
 		d.files[key] = path
@@ -190,13 +189,13 @@ func parseDuration(s string) (time.Duration, error) {
 	return time.Duration(duration), err
 }
 
-// password finds one in a URL; schemeless also in a list of URLs without schemes, which NATS accepts.
+// password finds one in a URL. In the value of a urlKey, schemeless finds one in URLs without schemes, which NATS accepts.
 var (
+	urlKey     = regexp.MustCompile(`url(s\[\d+\])?$`)
 	password   = regexp.MustCompile(`//[^/?#\s]*:[^/?#\s]*@`)
 	schemeless = regexp.MustCompile(`(^|,)\s*[^/?#:\s]*:/?[^/@][^@]*@`)
 )
 
-// text returns the original text of a value, for a message.
 func text(node ast.Node) string {
 	switch node.(type) {
 	case ast.MapNode:

@@ -172,12 +172,6 @@ func isPath(key string) bool {
 	return isFile(key) || name == "dir" || strings.HasSuffix(name, "_dir")
 }
 
-// isURL reports whether key is a URL, or a list of them.
-func isURL(key string) bool {
-	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
-	return strings.HasSuffix(key, "url") || key == "urls"
-}
-
 // fieldsOf lists the keys of struct type t in order of declaration. The name of a field is its key. Fields of embedded
 // structs count as the outer struct's.
 func fieldsOf(t reflect.Type) (fields []reflect.StructField) {

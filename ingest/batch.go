@@ -47,7 +47,7 @@ type Batch struct {
 	Ignored   int // valid records without demand, such as tool calls, health checks and answers of a response cache
 }
 
-// Records is the number of requests, sums, replicas, acks and refusals of b. Watermarks and histories do not count.
+// Records is the number of requests, sums, replicas, acks and refusals of b. The pipeline's counter counts histories, too.
 func (b *Batch) Records() int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }

@@ -150,7 +150,7 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 // pool that is not served is skipped.
 func (p *Pipeline) Resume(pool string, state []byte) error {
 	var s AfterDecision
-	if err := cbor.Unmarshal(state, &s); err != nil {
+	if err := decoder.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("state of pool %q: %w", pool, err)
 	}
 	p.continued(pool, &s)

@@ -24,7 +24,7 @@ const (
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
-	ahead    time.Duration // how far a record may be ahead of the stream's time, on the event clock of the last tick
+	ahead    time.Duration // how far a record may be ahead: of the stream's time on the wall clock, of the last tick on the event clock
 
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
 	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message

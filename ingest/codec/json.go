@@ -24,7 +24,6 @@ type value struct {
 // escaped is the kind of a string of which raw has the quotes and the escapes.
 const escaped = '\\'
 
-// kindNames are the kinds of values, for messages.
 var kindNames = map[byte]string{'"': "a string", '0': "a number", 't': "a boolean", 'f': "a boolean", 'n': "null", '{': "an object", '[': "a list", 0: "nothing"}
 
 // The last value of a repeated key counts. UTF-8 is checked for the whole text; half a surrogate pair becomes U+FFFD.
@@ -116,7 +115,6 @@ type scanner struct {
 // inside reads a text that is part of one that was checked.
 func (d *Decoder) inside(text []byte) scanner { return scanner{decoder: d, text: text, checked: true} }
 
-// open reads the bracket that begins an object or a list.
 func (s *scanner) open(bracket byte) {
 	s.first, s.depth = true, s.depth-1
 	s.bad = s.bad || s.next() != bracket || s.depth < 0 && !s.checked

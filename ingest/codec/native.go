@@ -30,7 +30,6 @@ func decodeSumJSON(d *Decoder, data []byte) {
 	native(d, data, sumType, &d.batch.Sums)
 }
 
-// native reads one record into list, or refuses it.
 func native[T any](d *Decoder, data []byte, t *recordType[T], list *[]T) {
 	add(d, t, list, func(r *T) {
 		next, v, s := 0, &d.member, d.scan(data, d.limits.Depth)

@@ -42,7 +42,6 @@ var responsePaths = paths{
 	fieldUsage:           {"usage"},
 }
 
-// usagePaths are the members of a usage object.
 var usagePaths = paths{
 	fieldPromptTokens: {"prompt_tokens", "input_tokens", "tokens.input_tokens"},
 	fieldCachedTokens: {

@@ -98,7 +98,6 @@ func (x *export) members(p part, m otlpMessage, f func(number uint32, member par
 	}
 }
 
-// only calls f with each member of one number.
 func (x *export) only(p part, m otlpMessage, number uint32, f func(member part)) {
 	x.members(p, m, func(n uint32, member part) {
 		if n == number {
@@ -236,7 +235,6 @@ func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 	return v
 }
 
-// string reads a string; JSON may have another value.
 func (x *export) string(name string, p part) value {
 	p.name = name
 	if !p.json {

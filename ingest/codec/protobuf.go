@@ -53,15 +53,12 @@ const labelsPerRecord = 9 // largest number of strings that a record uses
 // decodeProtobuf reads a forewarm.v1.Batch, on a subject of any kind. A bad record is refused alone. If the frames
 // around the records are broken, the rest of the message is refused as one. O(len(data)).
 func decodeProtobuf(d *Decoder, data []byte) {
-	valid, strings, most := 0, 0, labelsPerRecord*d.limits.BatchRecords+1 // the first string is empty
+	valid, most := 0, labelsPerRecord*d.limits.BatchRecords+1 // the first string is empty
 	frames := wire{rest: data}
 	for frames.next() { // the table may come after the records that use it
 		valid = len(data) - len(frames.rest)
 		text, isString := frames.Bytes()
-		if frames.FieldNum != batchStrings || !isString {
-			continue
-		}
-		if strings++; strings <= most {
+		if frames.FieldNum == batchStrings && isString && len(d.table) <= most {
 			entry := tableEntry{fault: labelFault(text, d.limits.LabelBytes)}
 			if entry.fault == "" {
 				entry.name = d.names.of(text)
@@ -69,7 +66,8 @@ func decodeProtobuf(d *Decoder, data []byte) {
 			d.table = append(d.table, entry)
 		}
 	}
-	if strings > most {
+	if len(d.table) > most {
+		d.table = d.table[:most]
 		d.refuse(ingest.ReasonBatchTooLong, "the batch has more than %d strings", most)
 	}
 	if len(d.table) > 0 && d.table[0] != (tableEntry{}) {
@@ -188,19 +186,15 @@ func (w *wire) enum(d *Decoder, known []string, to *uint8) {
 
 // list appends the numbers of a history: none of them negative, NaN is unknown. A list may come in many fields.
 func (w *wire) list(d *Decoder, to *amounts) {
-	if d.refusal.Reason != "" {
-		return
-	}
-	read := len(*to)
-	all, ok := w.UnpackDoubles(*to)
-	if w.typed(d, ok); len(all) > ingest.MaxHistoryMinutes {
+	read, ok := len(*to), true
+	*to, ok = w.UnpackDoubles(*to)
+	if len(*to) > ingest.MaxHistoryMinutes {
 		d.fail(ingest.ReasonBatchTooLong, "%s has more than %d numbers", w.name, ingest.MaxHistoryMinutes)
-		return
 	}
-	for i := read; i < len(all); i++ {
-		d.number(w.name, all[i], float64(d.limits.SumTokens), &all[i])
+	for i := read; i < len(*to); i++ {
+		d.number(w.name, (*to)[i], float64(d.limits.SumTokens), &(*to)[i])
 	}
-	*to = all
+	w.typed(d, ok)
 }
 
 var marshalers easyproto.MarshalerPool
@@ -298,7 +292,6 @@ func (w *protobufWriter) member(record *easyproto.MessageMarshaler, number uint3
 	}
 }
 
-// index is that of a text in the table of strings.
 func (w *protobufWriter) index(text string) uint64 {
 	index, ok := w.table[text]
 	if !ok {

@@ -166,7 +166,6 @@ type source interface {
 	enum(d *Decoder, known []string, to *uint8)
 }
 
-// read stores the value of a member in to.
 func (d *Decoder) read(s source, name string, to any) {
 	switch to := to.(type) {
 	case *label:
@@ -204,7 +203,7 @@ func (d *Decoder) read(s source, name string, to any) {
 	case *ingest.AckStage:
 		s.enum(d, ingest.AckStageNames, (*uint8)(to))
 	case *amounts:
-		if w, ok := s.(*wire); ok {
+		if w, ok := s.(*wire); ok && d.refusal.Reason == "" { // a refused list grows no further
 			w.list(d, to)
 		}
 	}

@@ -18,7 +18,6 @@ var sglang = &foreign{read: (*Decoder).sglangLine, fields: newFieldTable(sglangP
 	fieldMaxOutputTokens: {"request_parameters.sampling_params.max_new_tokens"},
 }))}
 
-// sglangPaths are the members of meta_info.
 var sglangPaths = paths{
 	fieldID:           {"id"},
 	fieldArrivedAt:    {"request_received_ts"},

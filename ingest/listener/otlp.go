@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,10 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// isProtobuf reports whether a media type is one of protobuf: that of the specification, or the other one in use.
-func isProtobuf(mediaType string) bool {
-	return mediaType == "application/x-protobuf" || mediaType == "application/protobuf"
-}
+var protobufTypes = []string{"application/x-protobuf", "application/protobuf"} // the first is that of the specification
 
 // postExport takes in OTLP exports (opentelemetry.io/docs/specs/otlp) in protobuf, JSON or gRPC, and answers in kind.
 // Spans and log records that cannot be used make a partial success, or 400 if nothing can be used. The exporter must
@@ -25,7 +23,7 @@ func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc 
 		switch kind := mediaType(r); {
 		case kind == "application/json":
 			contentType = json
-		case !isProtobuf(kind) && !isGRPC(r):
+		case !slices.Contains(protobufTypes, kind) && !isGRPC(r):
 			refuse(w, r, http.StatusUnsupportedMediaType, "want Content-Type application/x-protobuf or application/json")
 			return
 		}
@@ -52,7 +50,7 @@ func refuse(w http.ResponseWriter, r *http.Request, code int, why string) {
 	switch {
 	case isGRPC(r):
 		writeGRPC(w, code, why, nil)
-	case isProtobuf(mediaType(r)):
+	case slices.Contains(protobufTypes, mediaType(r)):
 		w.Header().Set("Content-Type", mediaType(r))
 		w.WriteHeader(code)
 		_, _ = w.Write(appendNumberAndText(nil, 0, why))

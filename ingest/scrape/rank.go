@@ -131,7 +131,6 @@ func ratio(x float64) float64 {
 	return x
 }
 
-// positive is x where it is above 0, NaN otherwise.
 func positive(x float64) float64 {
 	if !(x > 0) {
 		return math.NaN()

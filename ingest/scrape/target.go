@@ -18,7 +18,6 @@ import (
 	"github.com/forewarm/forewarm/internal/httpclient"
 )
 
-// client asks the targets of one job.
 type client struct {
 	job  Job
 	name string // of the job, for messages
@@ -42,7 +41,6 @@ func newClient(j Job) (*client, error) {
 // errUnavailable is the answer of an engine that is there, and is loading or busy.
 var errUnavailable = errors.New("it answers 503")
 
-// ask gets and parses what a target exposes.
 func (c *client) ask(ctx context.Context, address string) (exposition, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.job.url(address), nil)
 	if err != nil {

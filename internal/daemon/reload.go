@@ -112,7 +112,6 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 	return next, nil
 }
 
-// refuse logs and shows that a configuration is not used.
 func (r *reloader) refuse(err error) {
 	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", time.Now().UTC().Format(time.RFC3339), oneLine(err))))
 	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))

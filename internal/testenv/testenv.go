@@ -4,6 +4,7 @@ package testenv
 import (
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -102,7 +103,7 @@ func WriteFile(t testing.TB, path string, lines ...string) string {
 	return path
 }
 
-// Metric returns one value of /metrics at a base URL, or 0 if it is missing.
+// Metric returns one value of /metrics at a base URL, or NaN if it is missing, which equals no expected value.
 func Metric(t testing.TB, base, name string) float64 {
 	t.Helper()
 	_, body := Get(base + "/metrics")
@@ -115,7 +116,7 @@ func Metric(t testing.TB, base, name string) float64 {
 			return v
 		}
 	}
-	return 0
+	return math.NaN()
 }
 
 // Words returns the text of an alert that people read.

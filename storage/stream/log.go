@@ -313,7 +313,6 @@ func (l *Log) waitOldest(ctx context.Context) *batch {
 	return l.queue[0]
 }
 
-// removeOldest removes the oldest batch, which is stored, from the queue.
 func (l *Log) removeOldest(b *batch) {
 	l.mu.Lock()
 	l.failing = nil

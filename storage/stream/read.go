@@ -35,26 +35,26 @@ func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
 // other.
 const disorder = 10 * time.Minute
 
-// Decisions calls fn with every decision whose tick is in [from, to), in the order of the log.
-func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
-	return r.read(ctx, r.all(), from, to, fn)
-}
-
 // PoolDecisions returns the decisions of one pool whose tick is in [from, to).
 func (r *Reader) PoolDecisions(ctx context.Context, pool string, from, to time.Time) (all []alerting.Decision, err error) {
-	err = r.read(ctx, r.of(pool), from, to, func(x *alerting.Decision) error {
+	err = r.read(ctx, pool, from, to, func(x *alerting.Decision) error {
 		all = append(all, *x)
 		return nil
 	})
 	return all, err
 }
 
-// of is the subject of a pool's decisions; all is that of every pool's.
-func (r *Reader) of(pool string) string { return ingest.Subject(r.prefix, ingest.DecisionSubject, pool) }
+// Decisions calls fn with every decision whose tick is in [from, to), in the order of the log.
+func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*alerting.Decision) error) error {
+	return r.read(ctx, "", from, to, fn)
+}
 
-func (r *Reader) all() string { return ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>" }
-
-func (r *Reader) read(ctx context.Context, subject string, from, to time.Time, fn func(*alerting.Decision) error) error {
+// read is Decisions of one pool, or of all if pool is "".
+func (r *Reader) read(ctx context.Context, pool string, from, to time.Time, fn func(*alerting.Decision) error) error {
+	subject := ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>"
+	if pool != "" {
+		subject = ingest.Subject(r.prefix, ingest.DecisionSubject, pool)
+	}
 	stream, err := r.js.Stream(ctx, r.stream)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 
 // Newest returns the newest decision of each pool, with the state after it.
 func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
-	err = scan(ctx, r.js, r.stream, r.all(), 0, true, func(m jetstream.Msg) error {
+	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", 0, true, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		if err != nil {
 			return fmt.Errorf("message on %s is no decision of this version: %w", m.Subject(), err)
@@ -133,7 +133,7 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	var after []alerting.Decision
 	match, pool, from := reference(ref)
 	if match != nil {
-		err = r.read(ctx, r.of(pool), from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
+		err = r.read(ctx, pool, from, time.Unix(1<<40, 0), func(x *alerting.Decision) error {
 			switch {
 			case d == nil && match(x):
 				d = new(*x)
@@ -154,8 +154,7 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	return alerting.Explain(d, after), nil
 }
 
-// reference parses ref into a match, and the pool and the first tick to search. match is nil if ref is neither an event nor
-// evidence.
+// reference parses ref into a match, a pool and the first tick to search; match is nil if ref is no event and no evidence.
 func reference(ref string) (match func(*alerting.Decision) bool, pool string, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")
@@ -186,9 +185,6 @@ func decode(data []byte) (x Record, err error) {
 
 var errEnough = errors.New("enough")
 
-// scanBatch is how many messages are fetched at once.
-const scanBatch = 256
-
 // scan calls fn with the stream's current messages below a subject, from a sequence on, or only the last of each
 // subject.
 func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from uint64, last bool, fn func(jetstream.Msg) error) error {
@@ -209,7 +205,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, f
 		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server deletes it later anyway
 	}()
 	for left := consumer.CachedInfo().NumPending; left > 0; {
-		batch, err := consumer.Fetch(int(min(left, scanBatch)), jetstream.FetchMaxWait(requestTimeout))
+		batch, err := consumer.Fetch(int(min(left, 256)), jetstream.FetchMaxWait(requestTimeout))
 		if err != nil {
 			return err
 		}

@@ -129,7 +129,6 @@ func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, e
 	return saved, err
 }
 
-// remove deletes an object, if it exists.
 func (s *States) remove(ctx context.Context, name string) error {
 	if err := s.bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return fmt.Errorf("snapshot %s: %w", name, err)
