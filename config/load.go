@@ -160,13 +160,11 @@ func UnknownEnv(environ []string) (warnings []string) {
 	return warnings
 }
 
-// isFile reports whether key names a file, or a list of them.
 func isFile(key string) bool {
 	key, _, _ = strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
 	return strings.HasSuffix(key, "_file") || strings.HasSuffix(key, "_files") || strings.HasSuffix(key, "_config")
 }
 
-// isPath reports whether key is a path on disk, or a list of them.
 func isPath(key string) bool {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	return isFile(key) || name == "dir" || strings.HasSuffix(name, "_dir")

@@ -213,7 +213,6 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 	return emit()
 }
 
-// unknownForecast has NaN for every number.
 var unknownForecast = func() (f forecaster.Forecast) {
 	f.Last = math.NaN()
 	for i := range f.WindowMax {

@@ -152,7 +152,6 @@ func (r *record) contains(f field, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(text, []byte(word)) })
 }
 
-// counted reports whether the record has any count of tokens.
 func (r *record) counted() bool {
 	return r.has(fieldPromptTokens) || r.has(fieldOutputTokens) || r.has(fieldTotalTokens)
 }

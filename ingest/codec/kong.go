@@ -18,7 +18,6 @@ var kong = &foreign{read: (*Decoder).kongLine, fields: newFieldTable(paths{
 	fieldDurationMS: {"latencies.request"},
 }.or(kongPaths.or(usagePaths.below("usage.")).below("ai.proxy.", "ai.proxy-advanced.", "ai.ai-proxy.", "ai.ai-proxy-advanced.")))}
 
-// kongPaths are the fields of a plugin without the usage.
 var kongPaths = paths{
 	fieldModel:        {"meta.request_model", "meta.response_model"},
 	fieldTTFTMS:       {"usage.time_to_first_token"},

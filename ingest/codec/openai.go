@@ -27,7 +27,6 @@ var openAI = &foreign{read: (*Decoder).openAIResponse, fields: newFieldTable(own
 	usagePaths,
 ))}
 
-// responsePaths are the members of a response without the usage.
 var responsePaths = paths{
 	fieldID:              {"id"},
 	fieldModel:           {"model"},

@@ -246,7 +246,6 @@ func (d *Decoder) fillPool(pool *string) {
 	d.require("pool (of the record or the subject)", *pool != "")
 }
 
-// require refuses the record if it has no member of that name.
 func (d *Decoder) require(name string, known bool) {
 	if !known {
 		d.fail(ingest.ReasonMissingField, "%s is missing", name)

@@ -151,7 +151,6 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 	return all
 }
 
-// lookUp resolves the name of a job, if it has one.
 func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	c.known = c.resolved != nil
 	name, port, err := net.SplitHostPort(c.job.DNS)

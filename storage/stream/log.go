@@ -140,7 +140,6 @@ type head struct {
 	behind   bool      // the log may have newer ones
 }
 
-// batch is one tick waiting for the stream.
 type batch struct {
 	tick    time.Time
 	entries []*entry
