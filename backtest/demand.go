@@ -50,6 +50,10 @@ func (d *Demand) At(t time.Time) Load {
 // End is the end of the last minute.
 func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minutes)) * features.Minute) }
 
+func (l Load) unknown() bool {
+	return !slices.ContainsFunc(l[:], func(x float64) bool { return x >= 0 })
+}
+
 var unknownLoad = Load{math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
 // Peak returns the largest load of each dimension separately; NaN if never known.

@@ -166,7 +166,7 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 
 // trackMinute is a minute of a pool, for drawing.
 type trackMinute struct {
-	need         float32
+	need         float32 // NaN if unknown
 	ready, asked int32 // replicas; asked includes those that warm up
 }
 
@@ -182,9 +182,12 @@ func drawTrack(track []trackMinute, from time.Time) template.HTML {
 	width := (len(track) + trackBins - 1) / trackBins
 	var xs, zero, need, ready, asked []float64
 	for bin := range slices.Chunk(track, width) {
-		highest, sumReady, sumAsked, n := 0.0, 0, 0, float64(len(bin))
+		highest, sumReady, sumAsked, n := math.NaN(), 0, 0, float64(len(bin))
 		for _, m := range bin {
-			highest, sumReady, sumAsked = max(highest, float64(m.need)), sumReady+int(m.ready), sumAsked+int(m.asked)
+			if m.need >= 0 && !(highest >= float64(m.need)) {
+				highest = float64(m.need)
+			}
+			sumReady, sumAsked = sumReady+int(m.ready), sumAsked+int(m.asked)
 		}
 		xs, zero = append(xs, (float64(len(xs))+.5)*float64(width)), append(zero, 0)
 		need, ready, asked = append(need, highest), append(ready, float64(sumReady)/n), append(asked, float64(sumAsked)/n)

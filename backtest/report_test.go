@@ -50,6 +50,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestUnknownDemandIsNotDrawn: the band of demand has a hole where no minute of a bin is known.
+func TestUnknownDemandIsNotDrawn(t *testing.T) {
+	nan := float32(math.NaN())
+	var track []trackMinute
+	for i := range 2 * 5 * trackBins { // ten minutes in a bin
+		need := float32(2)
+		if i%10 == 0 || i >= 3000 && i < 3100 {
+			need = nan
+		}
+		track = append(track, trackMinute{need: need, ready: 3, asked: 3})
+	}
+	bands := regexp.MustCompile(`class="need" d="([^"]*)"`).FindStringSubmatch(string(drawTrack(track, DefaultStart)))
+	if len(bands) != 2 || strings.Count(bands[1], "Z") != 2 {
+		t.Errorf("%.100q: want two areas of demand", bands)
+	}
+}
+
 // TestUnknownFigures: what is unknown or not reached is a dash, not NaN or Inf. Without saturations, the text has no
 // share of warnings that came true.
 func TestUnknownFigures(t *testing.T) {

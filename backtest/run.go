@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/forewarm/forewarm/features"
@@ -163,7 +164,11 @@ func (r *runner) serve(t time.Time) {
 				c.pool.Step(load)
 				o := c.pool.Observe()
 				if o.At.After(r.scores.from) {
-					c.track = append(c.track, trackMinute{float32(o.Need), int32(o.Ready), int32(o.Ready + o.Pending)})
+					m := trackMinute{float32(o.Need), int32(o.Ready), int32(o.Ready + o.Pending)}
+					if load.unknown() {
+						m.need = float32(math.NaN())
+					}
+					c.track = append(c.track, m)
 				}
 				if c.policy == nil {
 					continue // decides in emit
@@ -206,7 +211,7 @@ func (r *runner) emit(out *pipeline.Output) {
 	}
 	for _, c := range r.policies[0] {
 		if c.other != nil {
-			c.other.decide(out.Tick, out.Sequence, load, x.Calibrator, c.pool)
+			c.other.decide(out, x, load, c.pool)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
@@ -133,12 +134,14 @@ func (c *contender) row() Result {
 	}
 }
 
-// variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts do
-// not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the probabilities.
+// variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts and
+// learned rates do not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the
+// probabilities.
 type variant struct {
 	pool     capacity.Pool // with the learned warm-up lag
 	cfg      alerting.Config
 	state    alerting.State
+	signals  alerting.Signals
 	replicas *features.Aggregator // of the reports
 }
 
@@ -147,11 +150,10 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 	return &variant{pool: pool, cfg: cfg, replicas: features.New(features.DefaultConfig())}
 }
 
-// decide returns Forewarm's decision for the pool at t, and scales the pool. calibrator is the pipeline's; nil applies
-// no correction.
-func (v *variant) decide(
-	t time.Time, sequence uint64, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator, obeys *FluidPool,
-) alerting.Decision {
+// decide returns Forewarm's decision for the pool at a tick, and scales the pool. f is the load of the pipeline's
+// result x.
+func (v *variant) decide(tick *pipeline.Output, x *pipeline.PoolOutput, f *forecaster.PoolForecast, obeys *FluidPool) alerting.Decision {
+	t := tick.Tick
 	for _, report := range obeys.Reports(nil) {
 		v.pool.Warmup.Observe(v.replicas.AddReplica(&report).Warmed)
 	}
@@ -164,12 +166,15 @@ func (v *variant) decide(
 	for _, since := range minute.State.PendingSince {
 		waiting = append(waiting, t.Sub(since))
 	}
-	pool.Warmup = v.pool.Warmup.Given(waiting)
+	pool.Warmup, pool.Rates = v.pool.Warmup.Given(waiting), x.Trusted.Rates
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	own := alerting.CapacityOf(&pool, nil, capacity.DecodeRole)
-	projection := forecaster.Project(f, own, &pool.Warmup, supply, pool.Reserves.Failure, window, calibrator)
-	in := alerting.Input{Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: sequence}
+	own := alerting.CapacityOf(&pool, &x.Trusted, capacity.DecodeRole)
+	projection := forecaster.Project(f, own, &pool.Warmup, supply, pool.Reserves.Failure, window, x.Calibrator)
+	v.signals = v.signals.Add(t, tick.Windows, v.pool.Name)
+	in := alerting.Input{
+		Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: tick.Sequence, Signals: v.signals, Limits: x.Limits,
+	}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
 	obeys.SetDesired(d.Desired)

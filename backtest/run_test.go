@@ -169,9 +169,11 @@ func checkForecasts(t *testing.T, path string) {
 	}
 }
 
-// TestVariantsDecideAsThePipeline: a variant with the pipeline's quantile makes the pipeline's decisions.
+// TestVariantsDecideAsThePipeline: a variant with the pipeline's quantile makes the pipeline's decisions, also of a pool
+// with limits.
 func TestVariantsDecideAsThePipeline(t *testing.T) {
 	cfg := RunConfig{Trace: writeTrace(t, 3*time.Hour), Pool: testPool(t)}
+	cfg.Pool.Limits.RequestsPerMin = 20
 	r, err := newRunner(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -200,9 +202,9 @@ func TestVariantsDecideAsThePipeline(t *testing.T) {
 			p.Apply(&batch, func(out *pipeline.Output) {
 				for i := range out.Pools {
 					x, d := &out.Pools[i], out.Pools[i].Decision
-					other := variant.decide(out.Tick, out.Sequence, &x.Forecast, x.Calibrator, ofVariant)
+					other := variant.decide(out, x, x.Forecast.Load(), ofVariant)
 					pool.SetDesired(d.Desired)
-					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending {
+					if d.Desired != other.Desired || d.Probability != other.Probability || d.Binding != other.Binding || d.Pending != other.Pending || len(d.Limits) != len(other.Limits) {
 						t.Fatalf("%s: the pipeline wants %d (%d pending, P %g of %s), the variant %d (%d pending, P %g of %s)", out.Tick,
 							d.Desired, d.Pending, d.Probability, d.Binding, other.Desired, other.Pending, other.Probability, other.Binding)
 					}

@@ -98,8 +98,14 @@ func (c *ClassifyConfig) Check(report func(rule int, field string, value any, bo
 		case len(r.Class) > label || strings.ContainsFunc(r.Class, func(c rune) bool { return c < ' ' || c == 0x7f }):
 			report(i, "class", r.Class, fmt.Sprintf("must have at most %d bytes, and no control characters", label), "")
 		}
-		if r.PromptMin < 0 || r.PromptMax < 0 || r.PromptMax > 0 && r.PromptMax < r.PromptMin {
-			report(i, "prompt_max", r.PromptMax, fmt.Sprintf("must be at least prompt_min %d, and neither negative", r.PromptMin), "both are included; leave one out for no bound")
+		if !r.Override && !fitsAny(r.Given, "") {
+			report(i, "override", false, "must be true in a rule with given", "without it a rule is for requests without a class")
+		}
+		switch {
+		case r.PromptMin < 0:
+			report(i, "prompt_min", r.PromptMin, "must not be negative", "leave it out for no bound")
+		case r.PromptMax < 0 || r.PromptMax > 0 && r.PromptMax < r.PromptMin:
+			report(i, "prompt_max", r.PromptMax, fmt.Sprintf("must be at least prompt_min %d, and not negative", r.PromptMin), "both are included; leave one out for no bound")
 		}
 	}
 }

@@ -77,7 +77,7 @@ func TestClassifyCheck(t *testing.T) {
 		"reserved class":          {[]Rule{{Class: TotalClass, Model: model}, {Class: OverflowClass}}, []string{"0 class", "1 class"}},
 		"long class":              {[]Rule{{Class: strings.Repeat("x", 300)}}, []string{"0 class"}},
 		"class with a line break": {[]Rule{{Class: "a\nb"}}, []string{"0 class"}},
-		"bounds":                  {[]Rule{{Class: "a", PromptMin: -1}, {Class: "a", PromptMax: -1}, {Class: "a", PromptMin: 2, PromptMax: 1}}, []string{"0 prompt_max", "1 prompt_max", "2 prompt_max"}},
+		"bounds":                  {[]Rule{{Class: "a", PromptMin: -1}, {Class: "a", PromptMax: -1}, {Class: "a", PromptMin: 2, PromptMax: 1}}, []string{"0 prompt_min", "1 prompt_max", "2 prompt_max"}},
 		"too many":                {make([]Rule, MaxRules+5), nil},
 	}
 	for name, x := range tests {
