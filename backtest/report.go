@@ -167,7 +167,7 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 // trackMinute is a minute of a pool, for drawing.
 type trackMinute struct {
 	need         float32 // NaN if unknown
-	ready, asked int32 // replicas; asked includes those that warm up
+	ready, asked int32   // replicas; asked includes those that warm up
 }
 
 // trackBins bounds the points of a drawn track.

@@ -64,6 +64,9 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c.Steps("asked", starts, floats(x.Asked), c.X1)
 	c.Steps("capacity", starts, floats(x.Capacity), c.X1)
 	caption := fmt.Sprintf("Black: load, means over %s (dots: the largest minute). Blue: the forecast 15 minutes before, with the range that should hold in 80 %% of the minutes. Red: what the ready replicas can carry; thin: those asked for. Hatched: the load was more, in whichever resource.", value.Count(t.Minutes, "minute"))
+	if n := len(p.Saturation.Episodes); n > marksDrawn {
+		caption += fmt.Sprintf(" Only the first %d of %d such times are hatched.", marksDrawn, n)
+	}
 	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}
 }
 

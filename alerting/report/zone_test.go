@@ -90,3 +90,20 @@ func TestDaysOfClockChanges(t *testing.T) {
 		t.Errorf("−want +got:\n%s", diff)
 	}
 }
+
+// TestMarksThatAreLeftOut: a caption says so when not all saturations are marked.
+func TestMarksThatAreLeftOut(t *testing.T) {
+	r := withTimeline()
+	p := &r.Pools[0]
+	p.Saturation.Episodes = p.Saturation.Episodes[:1]
+	const want = "Only the first 200 of 201 such times are hatched."
+	if f := r.loadChart(p, &p.Timeline.Resources[0]); strings.Contains(f.Caption, "Only the first") {
+		t.Error(f.Caption)
+	}
+	for len(p.Saturation.Episodes) <= marksDrawn {
+		p.Saturation.Episodes = append(p.Saturation.Episodes, p.Saturation.Episodes[0])
+	}
+	if f := r.loadChart(p, &p.Timeline.Resources[0]); !strings.Contains(f.Caption, want) {
+		t.Error(f.Caption)
+	}
+}

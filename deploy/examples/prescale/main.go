@@ -48,13 +48,15 @@ func main() {
 		failed = &atomic.Bool{}
 		go func(failed *atomic.Bool) {
 			err := exec.CommandContext(ctx, script, fmt.Sprint(e.DesiredReplicas)).Run()
-			if err == nil && e.Action == alerting.ScaleOut {
-				ready := fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())
-				_, err = js.Publish("forewarm.prescale.ack."+pool, ready)
-			}
 			if err != nil && ctx.Err() == nil {
 				log.Printf("%s %d failed: %v", script, e.DesiredReplicas, err)
 				failed.Store(true)
+			}
+			if err == nil && e.Action == alerting.ScaleOut {
+				ready := fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())
+				if _, err := js.Publish("forewarm.prescale.ack."+pool, ready); err != nil {
+					log.Print("acknowledgement: ", err)
+				}
 			}
 		}(failed)
 	}

@@ -83,3 +83,49 @@ func TestFailedScriptRunsAgain(t *testing.T) {
 		t.Errorf("log %q, want one failure and one event that is none", log)
 	}
 }
+
+// TestLostAcknowledgement: the script has done its part although the acknowledgement is not stored. It does not run
+// again.
+func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
+	url := testenv.StartNATS(t)
+	conn := must(nats.Connect(url))
+	defer conn.Close()
+	js := must(conn.JetStream())
+	must(js.AddStream(&nats.StreamConfig{Name: "SIGNALS", Subjects: []string{"forewarm.prescale.chat"}}))
+	dir := t.TempDir()
+	calls, program := filepath.Join(dir, "calls"), filepath.Join(dir, "prescale")
+	script := testenv.WriteFile(t, filepath.Join(dir, "scale.sh"), "#!/bin/sh", "echo $1 >> "+calls)
+	if err := os.Chmod(script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	logged := must(os.Create(filepath.Join(dir, "log")))
+	cmd := exec.CommandContext(t.Context(), program, url, "chat", script)
+	cmd.Stderr = logged
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	text := func(path string) string {
+		content, _ := os.ReadFile(path) // it may not exist yet
+		return string(content)
+	}
+	for i, replicas := range []int{3, 3, 4} {
+		event := alerting.Event{Data: alerting.Prescale{ID: fmt.Sprintf("chat-%d", i), Generation: int64(i + 1), Mode: alerting.Active,
+			Action: alerting.ScaleOut, DesiredReplicas: replicas, ExpiresAt: time.Now().Add(time.Hour)}}
+		must(js.Publish("forewarm.prescale.chat", must(json.Marshal(event))))
+		if i == 0 {
+			testenv.Await(t, "the loss in the log", func() bool { return strings.Contains(text(logged.Name()), "nats: no ") })
+		}
+	}
+	testenv.Await(t, "the second number", func() bool { return strings.Contains(text(calls), "4") })
+	if got := text(calls); got != "3\n4\n" || strings.Contains(text(logged.Name()), "failed") || !strings.Contains(text(logged.Name()), "acknowledgement: ") {
+		t.Errorf("the script ran with %q, log %q", got, text(logged.Name()))
+	}
+}
