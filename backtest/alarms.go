@@ -46,12 +46,6 @@ func newFixedPool(pool capacity.Pool, cfg alerting.Config, tuning []float64, par
 	return w
 }
 
-func (w *fixedPool) addNeed(at time.Time, need float64) {
-	if !at.Before(w.from) {
-		w.need = append(w.need, need)
-	}
-}
-
 // addForecast adds the forecast at t. The calibrator is the pipeline's.
 func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, calibrator *forecaster.Calibrator) {
 	if f.Stale || t.Before(w.from) {

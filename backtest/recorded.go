@@ -113,14 +113,6 @@ func (r *Recorded) seenPool(name string, demand *Demand, warmup capacity.Lag) (c
 	return sizedPool(name, each, capacity.Replicas{Min: 1, Max: 4 * max(1, r.peak()), Initial: max(1, r.replicas(demand.Start))}, warmup)
 }
 
-// recordedReplicas is a pool with the recorded replicas from a time on, without other bounds.
-func (r *Recorded) recordedReplicas(pool capacity.Pool, start time.Time) capacity.Pool {
-	pool.Replicas = capacity.Replicas{Max: r.peak(), Initial: r.replicas(start)}
-	pool.BudgetHourUSD = 0
-	pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
-	return pool
-}
-
 func (r *Recorded) notes(sized bool) []string {
 	notes := []string{
 		"There are sums of minutes, not requests. So lengths and latencies of single requests, sessions, tenants, retries and the time that requests waited are not known.",

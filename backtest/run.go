@@ -154,7 +154,9 @@ func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
 		for _, w := range r.fixedPools {
-			w.addNeed(r.now, r.own.pool.Need(load))
+			if !r.now.Before(w.from) {
+				w.need = append(w.need, r.own.pool.Need(load))
+			}
 		}
 		for _, settings := range r.policies {
 			for _, c := range settings {

@@ -91,7 +91,9 @@ func (c *RunConfig) Prepare() error {
 	if c.Trace == "" && c.Recorded == nil {
 		return errors.New("no trace: name a file")
 	}
-	c.Every, c.ScoreTo, c.PeakReplicas = cmp.Or(c.Every, 15*time.Minute), cmp.Or(c.ScoreTo, 1), cmp.Or(c.PeakReplicas, 8)
+	c.Every = cmp.Or(c.Every, 15*time.Minute)
+	c.ScoreTo = cmp.Or(c.ScoreTo, 1)
+	c.PeakReplicas = cmp.Or(c.PeakReplicas, 8)
 	if c.Every < features.Minute || c.Every%features.Minute != 0 {
 		return fmt.Errorf("every %s is not a positive number of whole minutes: use such as 15m", c.Every)
 	}

@@ -37,7 +37,9 @@ func (r *runner) createPools() error {
 		}
 		pool := r.pool
 		if spec.Name == RecordedPolicy {
-			pool = r.cfg.Recorded.recordedReplicas(pool, r.demand.Start)
+			pool.Replicas = capacity.Replicas{Max: r.cfg.Recorded.peak(), Initial: r.cfg.Recorded.replicas(r.demand.Start)}
+			pool.BudgetHourUSD = 0 // no other bound
+			pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
 		}
 		var all []*contender
 		for _, set := range spec.settings(r.cfg.Sweep) {

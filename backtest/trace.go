@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
+	"github.com/forewarm/forewarm/ingest/codec"
 )
 
 // DefaultStart is the time of t_s = 0 if no other is given: a Monday, midnight UTC.
@@ -180,7 +181,8 @@ func (r *Reader) open(file io.Reader) error {
 		}
 		in = z
 	}
-	r.lines = newLineScanner(in)
+	r.lines = &lineScanner{Scanner: bufio.NewScanner(in)}
+	r.lines.Buffer(make([]byte, 64<<10), maxLine)
 	if err := r.recognise(); errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s: the file is empty", r.Summary.Path)
 	} else if err != nil {
@@ -208,10 +210,11 @@ func (r *Reader) recognise() (err error) {
 	}
 	r.lines.repeat = true
 	r.Format = ndjsonFormat
+	meta := codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: DefaultPool, Class: r.opts.Class}
 	if ofDynamo {
-		r.Format = dynamoFormat
+		r.Format, meta.ContentType = dynamoFormat, codec.ContentTypeDynamo
 	}
-	r.rows = newRecordReader(r.lines, r.Format, &r.opts)
+	r.rows = &recordReader{lines: r.lines, meta: meta}
 	return nil
 }
 

@@ -244,14 +244,6 @@ type recordReader struct {
 	batch ingest.Batch
 }
 
-func newRecordReader(l *lineScanner, f Format, o *Options) *recordReader {
-	meta := codec.Meta{Kind: codec.KindRequest, ContentType: codec.ContentTypeJSON, Pool: DefaultPool, Class: o.Class}
-	if f == dynamoFormat {
-		meta.ContentType = codec.ContentTypeDynamo
-	}
-	return &recordReader{lines: l, meta: meta}
-}
-
 func (n *recordReader) next() (Item, error) {
 	for {
 		line, err := n.lines.next()
@@ -280,12 +272,6 @@ type lineScanner struct {
 	*bufio.Scanner
 	line   int  // number of the newest line, from 1
 	repeat bool // the next call of next returns the same line again
-}
-
-func newLineScanner(r io.Reader) *lineScanner {
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, 64<<10), maxLine)
-	return &lineScanner{Scanner: s}
 }
 
 // next returns the next line that is not blank, without its end and byte order mark. It is valid until the next call.

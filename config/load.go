@@ -38,7 +38,9 @@ func Load(path string) (*Config, error) {
 // Parse is [Load] for data in memory. Messages name file, and relative paths in data are relative to its directory. It
 // reads the files that pools name; see [Config.CheckFiles].
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	d := &decoder{checker{source: map[string]string{}}, filepath.Base(file), true, filepath.Dir(file), map[string]string{}}
+	d := &decoder{
+		checker: checker{source: map[string]string{}}, file: filepath.Base(file), lines: true, dir: filepath.Dir(file), files: map[string]string{},
+	}
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	d.document(data, v, "")

@@ -55,7 +55,10 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c := draw.New(chartWidth, chartHeight+20, title, fmt.Sprintf("the largest minute was %s", quantity(Number(value.Highest(x.Peak)), x.Unit)), 0, float64(t.Minutes*len(x.Actual)), 0, high*1.05)
 	c.YAxis(x.Unit, value.Short)
 	c.Days(t.From.In(r.Zone))
-	r.markEpisodes(c, p)
+	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
+		at := e.Start.Sub(t.From).Minutes()
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, alerting.ResourceName(e.Resource), value.Percent(e.Utilisation), e.Warned()))
+	}
 	xs, starts := t.axis(len(x.Actual), .5), t.axis(len(x.Actual), 0)
 	c.Band("inner", xs, floats(x.P10), floats(x.P90))
 	c.Line("peak", xs, floats(x.Peak))
@@ -68,12 +71,4 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 		caption += fmt.Sprintf(" Only the first %d of %d such times are hatched.", marksDrawn, n)
 	}
 	return figure{Title: title, Caption: caption, SVG: template.HTML(c.String())}
-}
-
-// markEpisodes marks the saturated times.
-func (r *Report) markEpisodes(c *draw.Chart, p *Pool) {
-	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
-		at := e.Start.Sub(p.Timeline.From).Minutes()
-		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min, %s at %s of capacity (warning: %s)", r.Day(e.Start), e.Minutes, alerting.ResourceName(e.Resource), value.Percent(e.Utilisation), e.Warned()))
-	}
 }
