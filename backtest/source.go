@@ -83,7 +83,9 @@ func (s *Source) Next(b *ingest.Batch) error {
 				s.end = at.Truncate(features.Minute).Add(features.Minute)
 			}
 			s.close(b, end)
-			if s.newest.Before(end.Add(-features.Minute)) && s.hole(at) {
+			silence := at.Sub(s.newest)
+			hole := s.everyMinute || silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
+			if hole && s.newest.Before(end.Add(-features.Minute)) {
 				s.watermark.Pool = ""
 			}
 			return nil
@@ -95,12 +97,6 @@ func (s *Source) Next(b *ingest.Batch) error {
 		s.add(b)
 	}
 	return nil
-}
-
-// hole reports whether the silence before an item is a hole in the log.
-func (s *Source) hole(at time.Time) bool {
-	silence := at.Sub(s.newest)
-	return s.everyMinute || silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 }
 
 func (s *Source) add(b *ingest.Batch) {

@@ -31,11 +31,6 @@ func (r run) announces(episode run) bool {
 	return r.start < episode.start && episode.start <= r.claimEnd
 }
 
-// startsDuring reports whether a warning starts during an episode.
-func (r run) startsDuring(episode run) bool {
-	return episode.start <= r.start && r.start <= episode.last+int(mergeWithin/features.Minute)
-}
-
 func (p *pool) saturation() Saturation {
 	out := Saturation{Episodes: []Episode{}}
 	var episodes, warnings []run
@@ -74,7 +69,9 @@ func (p *pool) saturation() Saturation {
 		leads = append(leads, float64(row.LeadMinutes))
 	}
 	for _, w := range warnings {
-		if w.start < p.first || slices.ContainsFunc(episodes, func(e run) bool { return w.announces(e) || w.startsDuring(e) }) {
+		if w.start < p.first || slices.ContainsFunc(episodes, func(e run) bool {
+			return w.announces(e) || e.start <= w.start && w.start <= e.last+int(mergeWithin/features.Minute)
+		}) {
 			continue
 		}
 		crossed, known := p.firstShortMinute(w)
