@@ -140,12 +140,12 @@ func (b *bench) refits(light time.Duration) (rows []row) {
 	for _, x := range []struct {
 		series string
 		took   time.Duration
-	}{{"displayed series, with the paths of its pool", full}, {"one of many series", light}} {
+	}{{"a displayed series, with the paths of its pool", full}, {"one of many series", light}} {
 		result := fmt.Sprintf("%.0f × (%v and %v of CPU time)", float64(refit)/float64(x.took), refit.Round(time.Millisecond), x.took.Round(time.Microsecond))
 		if err != nil {
 			result = fmt.Sprintf("not measured, because %v; %v of CPU time", err, x.took.Round(time.Microsecond))
 		}
-		rows = append(rows, row{"Learning one minute and forecasting 60 minutes of a " + x.series + ", compared with fitting augurs' MSTL with ETS on a week of minutes", result, "≥ 1000 ×"})
+		rows = append(rows, row{"Learning one minute and forecasting 60 minutes of " + x.series + ", compared with fitting augurs' MSTL with ETS on a week of minutes", result, "≥ 1000 ×"})
 	}
 	return rows
 }
