@@ -80,7 +80,10 @@ func (w Warmup) Given(waiting []time.Duration) Warmup {
 // pooled combines prior and observations by the conjugate normal model (Gelman et al., Bayesian Data Analysis, 3rd ed.,
 // §3.3): with k the weight of the prior and n lags of mean m and sum of squares S about it,
 //
-//	µ = (k·µ₀ + n·m)/(k + n),  σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n),  ν = max(k, 2), or k if σ₀ = 0.
+//	µ  = (k·µ₀ + n·m)/(k + n)
+//	σ² = (ν·σ₀² + S + k·n/(k + n)·(m − µ₀)²)/(ν + n)
+//
+// ν is max(k, 2), or k if σ₀ = 0.
 func (w *Warmup) pooled(lags []time.Duration) lognormal {
 	n := float64(len(lags))
 	if n == 0 {
