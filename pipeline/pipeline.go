@@ -119,6 +119,7 @@ type Pipeline struct {
 	aggregator *features.Aggregator
 	forecaster *forecaster.Forecaster
 	pools      []*poolEntry // ordered by name
+	byName     map[string]*poolEntry
 }
 
 // poolEntry is the state of a pool, except its windows and forecasts. The exported fields are saved.
@@ -164,6 +165,7 @@ func New(cfg Config) *Pipeline {
 			Producers: features.NewProducers(cfg.Features, cfg.Clock == WallClock, nil),
 		},
 		dedup: ingest.NewDeduper(cfg.DedupEntries), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
+		byName: map[string]*poolEntry{},
 	}
 	for _, c := range cfg.Pools {
 		p.addPool(c)
@@ -270,7 +272,7 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 // ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses one of an event that
 // is none of the newest maxIssues of the pool.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
-	e := p.find(a.Pool)
+	e := p.byName[a.Pool]
 	switch {
 	case e == nil && p.serves(a.Pool): // nothing has been decided for it
 		return ingest.ReasonUnknownEvent
@@ -301,7 +303,7 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		return ingest.ReasonUnknownPool
 	case !p.state.Time.plausible(w.At):
 		return ingest.ReasonFuture
-	case p.find(w.Pool) != nil:
+	case p.byName[w.Pool] != nil:
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
@@ -406,7 +408,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 	var conditions []alerting.Condition
 	resuming := false
 	for _, demand := range p.forecaster.Forecast(t) {
-		e := p.find(demand.Pool)
+		e := p.byName[demand.Pool]
 		if e == nil {
 			continue // the models of a pool that is no longer configured stay, for when it is configured again
 		}
@@ -474,36 +476,24 @@ func (p *Pipeline) decisionConfig(e *poolEntry) alerting.Config {
 	return cfg
 }
 
-// find returns a pool that has been added; nil if there is none.
-func (p *Pipeline) find(name string) *poolEntry {
-	if i, ok := p.place(name); ok {
-		return p.pools[i]
-	}
-	return nil
-}
-
 // serves reports whether records of a pool are accepted: it has been added, or may be.
 func (p *Pipeline) serves(name string) bool {
-	return p.find(name) != nil || p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools && name != ""
+	return p.byName[name] != nil || p.cfg.DefaultPool != nil && len(p.pools) < p.cfg.MaxPools && name != ""
 }
 
 // admitPool returns a pool, or adds a copy of the default one for a new name; nil if the pool is not served.
 func (p *Pipeline) admitPool(name string) *poolEntry {
-	if e := p.find(name); e != nil || !p.serves(name) {
+	if e := p.byName[name]; e != nil || !p.serves(name) {
 		return e
 	}
 	c, _ := p.cfg.Pool(name) // a copy of the default one
 	return p.addPool(c)
 }
 
-func (p *Pipeline) place(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.pools, name, func(e *poolEntry, n string) int { return strings.Compare(e.Name, n) })
-}
-
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
 	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
-	i, _ := p.place(c.Name)
-	p.pools = slices.Insert(p.pools, i, e)
+	i, _ := slices.BinarySearchFunc(p.pools, c.Name, func(e *poolEntry, name string) int { return strings.Compare(e.Name, name) })
+	p.pools, p.byName[c.Name] = slices.Insert(p.pools, i, e), e
 	return e
 }
 

@@ -56,7 +56,7 @@ func (p *Pipeline) updatePools(t time.Time, windows []features.Window, minutes [
 		}
 		settled := rest[:n]
 		rest = rest[n:]
-		e := p.find(m.Pool)
+		e := p.byName[m.Pool]
 		if e == nil {
 			continue
 		}

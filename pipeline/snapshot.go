@@ -138,7 +138,7 @@ func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
 // DecisionState is the encoded state after the newest decision of a pool. Store it with the decision for
 // [Pipeline.Resume].
 func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
-	e := p.find(pool)
+	e := p.byName[pool]
 	if e == nil {
 		return nil, fmt.Errorf("pool %q is not served", pool)
 	}

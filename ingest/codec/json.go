@@ -33,7 +33,7 @@ const whiteSpace = " \t\r\n"
 
 // scan begins to read data, which is one JSON object or list that nests at most depth levels.
 func (d *Decoder) scan(data []byte, depth int) scanner {
-	return scanner{decoder: d, text: bytes.Trim(data, whiteSpace), depth: depth}
+	return scanner{decoder: d, text: data, depth: depth}
 }
 
 // finish refuses the record if what s has read is not all of one JSON object. A fault of the text replaces earlier faults.
