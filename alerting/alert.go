@@ -41,7 +41,8 @@ const (
 
 // AlertNames are all alert names.
 var AlertNames = []AlertName{
-	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded, RetryStorm, BelowReserve, TelemetryFault, LatencyObjective, RateContradicted,
+	SaturationAhead, TooLateToWarm, AtCapacityLimit, TelemetryStale, ForecastDegraded,
+	RetryStorm, BelowReserve, TelemetryFault, LatencyObjective, RateContradicted,
 	InputDropped, SinkFailing, StorageDegraded, DecisionsDiverge, Watchdog,
 }
 
@@ -57,14 +58,13 @@ type Alert struct {
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 
-// GenerationOf is the generation in the id of a pool's event; ok is false for any other id.
-func GenerationOf(pool, id string) (generation int64, ok bool) {
+// GenerationOf is the generation in the id of a pool's event; 0 for any other id.
+func GenerationOf(pool, id string) int64 {
 	digits, ok := strings.CutPrefix(id, pool+"-")
-	if !ok {
-		return 0, false
+	if generation, err := strconv.ParseUint(digits, 10, 63); ok && err == nil {
+		return int64(generation)
 	}
-	generation, err := strconv.ParseInt(digits, 10, 64)
-	return generation, err == nil && generation >= 0
+	return 0
 }
 
 // EventID identifies the start or the end of an alert. It stays the same while the alert fires.
@@ -170,7 +170,7 @@ func (o *ActiveAlert) hold(now time.Time, c *Condition) {
 		return
 	}
 	o.Held++
-	if c.Immediate || o.Held >= cmp.Or(c.Ticks, raiseAfter) {
+	if o.Held >= cmp.Or(c.Ticks, raiseAfter) {
 		o.Condition, o.Firing, o.StartsAt, o.Held = *c, true, now, 0
 	}
 }

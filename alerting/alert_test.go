@@ -60,7 +60,7 @@ func TestAlertTracker(t *testing.T) {
 		"fading does not fire":    {ticks: "ffff", want: "...."},
 		"fading between does not": {ticks: "cfcf", want: "...."},
 		"fading keeps it firing":  {ticks: "ccffffffff", want: ".FFFFFFFFF"},
-		"immediate":               {ticks: "c.....", want: "FFFFFR", change: func(c *Condition) { c.Immediate = true }},
+		"immediate":               {ticks: "c.....", want: "FFFFFR", change: func(c *Condition) { c.Ticks = 1 }},
 		"its own number of ticks": {ticks: "cccccc", want: "....FF", change: func(c *Condition) { c.Ticks = 5 }},
 		"stale keeps it firing":   {ticks: "ccssssssss.....", want: ".FFFFFFFFFFFFFR"},
 		"stale does not fire":     {ticks: "csc", want: "..."},
@@ -194,12 +194,16 @@ func TestConditions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, c := range Conditions(&tt.decision, tt.forecast, DefaultConfig()) {
+			pf := tt.forecast
+			if pf == nil {
+				pf = &forecaster.PoolForecast{}
+			}
+			for _, c := range Conditions(&tt.decision, pf, DefaultConfig()) {
 				s := strings.TrimPrefix(string(c.Name), "Forewarm") + ":" + string(c.Severity)
 				if c.Fading {
 					s += "~"
 				}
-				if c.Immediate {
+				if c.Ticks == 1 {
 					s += "!"
 				}
 				got = append(got, s)
@@ -268,7 +272,7 @@ func TestAlertTrackerSeverity(t *testing.T) {
 // Alerts of a pool in advisory mode have the label mode.
 func TestAlertTrackerMode(t *testing.T) {
 	for mode, want := range map[Mode]string{Advisory: "advisory", Active: ""} {
-		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Immediate: true, Annotations: map[string]string{"mode": string(mode)}}
+		c := Condition{Name: TooLateToWarm, Pool: "p", Severity: Page, Ticks: 1, Annotations: map[string]string{"mode": string(mode)}}
 		alerts := new(AlertTracker).Update(noon, []Condition{c})
 		if got := alerts[0].Labels["mode"]; got != want {
 			t.Errorf("%s: label mode is %q", mode, got)

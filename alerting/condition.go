@@ -36,9 +36,8 @@ type Condition struct {
 
 	// Fading conditions keep a firing alert active, but raise no new one.
 	Fading bool `cbor:"-"`
-	// Immediate raises the alert at the first tick. Ticks is the number of ticks to raise it (0: as configured).
-	Immediate bool `cbor:"-"`
-	Ticks     int  `cbor:"-"`
+	// Ticks is how many ticks in a row raise the alert; 0 is the usual number, two.
+	Ticks int `cbor:"-"`
 }
 
 // FadeShare is the share of the alert threshold above which a firing alert stays active.
@@ -88,7 +87,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 // the daemon itself.
 type conditions struct {
 	*Decision
-	pf  *forecaster.PoolForecast // nil before the first
+	pf  *forecaster.PoolForecast // nil for the daemon itself
 	cfg Config
 	all []Condition
 }
@@ -175,7 +174,9 @@ func (b *conditions) saturation() {
 	case !blocked && len(late) > 0:
 		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
 			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
-		c.Immediate = late[0].Probability >= sureProbability
+		if late[0].Probability >= sureProbability {
+			c.Ticks = 1
+		}
 	}
 }
 
@@ -198,12 +199,16 @@ func (b *conditions) poolLimits() {
 
 // telemetryFaults warns that part of the telemetry is missing or in the wrong minutes.
 func (b *conditions) telemetryFaults() {
-	if b.pf == nil || len(b.pf.Minute.Faults) == 0 {
+	faults := b.pf.Minute.Faults
+	if len(faults) == 0 {
 		return
 	}
-	w := alertText{Summary: "telemetry of " + value.Count(len(b.pf.Minute.Faults), "producer") + " is missing or in the wrong minutes", Action: "Check that the producers run, reach NATS, and set their clocks by NTP."}
-	for i := range b.pf.Minute.Faults {
-		w = w.with(faultText(&b.pf.Minute.Faults[i]))
+	w := alertText{
+		Summary: "telemetry of " + value.Count(len(faults), "producer") + " is missing or in the wrong minutes",
+		Action:  "Check that the producers run, reach NATS, and set their clocks by NTP.",
+	}
+	for i := range faults {
+		w = w.with(faultText(&faults[i]))
 	}
 	b.add(TelemetryFault, "", w)
 }
@@ -292,11 +297,8 @@ func (d *Decision) late(e forecaster.ETA) bool {
 // poorForecast warns that the forecast of the binding resource is poor: a baseline has been better for long, or too
 // many outcomes exceed its 95 % quantile.
 func (b *conditions) poorForecast() {
-	if b.pf == nil || b.Confidence == forecaster.Cold {
-		return
-	}
 	f := b.pf.Of(b.Binding)
-	if f == nil {
+	if f == nil || b.Confidence == forecaster.Cold {
 		return
 	}
 	poor := alertText{

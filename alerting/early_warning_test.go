@@ -24,7 +24,7 @@ func warnedFrom(threshold, soon, ahead float64, p50 time.Duration) Decision {
 func TestEarlyWarning(t *testing.T) {
 	cfg := DefaultConfig()
 	d := warnedFrom(.2, .12, .31, forecaster.Never)
-	got := Conditions(&d, nil, cfg)
+	got := Conditions(&d, &forecaster.PoolForecast{}, cfg)
 	if len(got) != 1 || got[0].Name != SaturationAhead || got[0].Fading || got[0].Severity != Warning {
 		t.Fatalf("%+v: want a warning", got)
 	}
@@ -36,11 +36,11 @@ func TestEarlyWarning(t *testing.T) {
 		}
 	}
 	d = warnedFrom(.4, .12, .31, forecaster.Never)
-	if got := Conditions(&d, nil, cfg); len(got) != 1 || !got[0].Fading {
+	if got := Conditions(&d, &forecaster.PoolForecast{}, cfg); len(got) != 1 || !got[0].Fading {
 		t.Errorf("%+v: want one that fades", got)
 	}
 	d = warnedFrom(.6, .12, .31, forecaster.Never)
-	if got := Conditions(&d, nil, cfg); len(got) != 0 {
+	if got := Conditions(&d, &forecaster.PoolForecast{}, cfg); len(got) != 0 {
 		t.Errorf("%+v: want none", got)
 	}
 }
@@ -50,7 +50,7 @@ func TestPageIgnoresThreshold(t *testing.T) {
 	cfg := DefaultConfig()
 	page := func(from float64) *Condition {
 		d := warnedFrom(from, .8, .85, 12*time.Minute)
-		for _, c := range Conditions(&d, nil, cfg) {
+		for _, c := range Conditions(&d, &forecaster.PoolForecast{}, cfg) {
 			if c.Severity == Page {
 				return &c
 			}

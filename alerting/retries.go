@@ -112,7 +112,7 @@ func (r *Retried) LoadFactor() float64 {
 // retryStorm warns that many attempts are retries.
 func (b *conditions) retryStorm() {
 	d, pf := b.Decision, b.pf
-	if pf == nil || pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
+	if pf.Retries.Share < stormEndShare || pf.Retries.Attempts < forecaster.StormAttempts {
 		return
 	}
 	class, most := "", float32(0)

@@ -284,7 +284,7 @@ func TestPrefillAlerts(t *testing.T) {
 			d.ByRole.Prefill, d.ByRole.PrefillLimit, d.ByRole.PrefillConstraints = tt.most, tt.most, []Constraint{{Key: "disaggregated.prefill_replicas.max", Bound: 2, Wanted: 4}}
 		}
 		d.WarnFrom = .3
-		conditions := Conditions(&d, nil, cfg)
+		conditions := Conditions(&d, &forecaster.PoolForecast{}, cfg)
 		i := slices.IndexFunc(conditions, func(c Condition) bool { return c.Name == tt.alert })
 		if tt.alert == "" {
 			if len(conditions) > 0 {

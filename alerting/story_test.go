@@ -255,7 +255,7 @@ func TestAnnotations(t *testing.T) {
 	d := decided()
 	cfg := DefaultConfig()
 	cfg.RunbookURL, cfg.DashboardURL = "https://example.org/runbooks/{alert}", "https://example.org/pools/{pool}"
-	got := Conditions(&d, nil, cfg)[0].Annotations
+	got := Conditions(&d, &forecaster.PoolForecast{}, cfg)[0].Annotations
 	for _, text := range []string{"summary", "description", "action"} { // in the golden file
 		delete(got, text)
 	}
@@ -278,5 +278,5 @@ func otherAlerts() []Condition {
 		Window: 15 * time.Minute, Records: 1100, Refused: map[string]uint64{"bad_time": 60}, Storage: "series: the disk of /data is full", StorageSince: noon,
 		Diverged: 2, Divergence: "chat at 12:00", Sinks: []SinkStats{{Sink: "webhook/ops", Since: noon, Err: "connection refused", Queued: 3}},
 	}
-	return slices.Concat(Conditions(d, nil, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
+	return slices.Concat(Conditions(d, &forecaster.PoolForecast{}, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }

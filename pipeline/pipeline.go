@@ -283,7 +283,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	}
 	generation := a.Generation
 	if generation == ingest.Unknown { // the id ends in the generation
-		generation, _ = alerting.GenerationOf(a.Pool, a.EventID)
+		generation = alerting.GenerationOf(a.Pool, a.EventID)
 	}
 	asked, ok := e.issuedAt(generation)
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // bodies is a stream that keeps the last published message.
@@ -31,8 +32,8 @@ func TestAdvisoryIsMarked(t *testing.T) {
 		event.Decision.Mode, event.Decision.Action = mode, alerting.ScaleOut
 		d := *event.Decision
 		d.Stale = true
-		condition := alerting.Conditions(&d, nil, cfg)[0]
-		condition.Immediate = true
+		condition := alerting.Conditions(&d, &forecaster.PoolForecast{}, cfg)[0]
+		condition.Ticks = 1
 		raised := new(alerting.AlertTracker).Update(d.Tick, []alerting.Condition{condition})[0]
 		var got string
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
