@@ -39,7 +39,7 @@ func (d *Decision) PrefillReplicas() int {
 // demand could not be sized.
 func (d *Decision) Prefilling() *Decision {
 	r := d.ByRole
-	if r == nil || r.PrefillLimit == 0 || len(d.Prompts) == 0 {
+	if r == nil || len(d.Prompts) == 0 {
 		return nil
 	}
 	v := *d

@@ -109,6 +109,29 @@ func TestSizeOfRoles(t *testing.T) {
 	}
 }
 
+// A budget that decode replicas use up allows no prefill replica. The event and an alert still say that prompts have none.
+func TestNoPrefillAllowed(t *testing.T) {
+	cfg := DefaultConfig()
+	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
+	in.Pool.Config.Disaggregated.PrefillReplicas = capacity.Replicas{Max: 6, Initial: 1}
+	in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 8
+	st := State{PrefillKnown: true}
+	pf := promptPaths(&in)
+	of := CapacityOf(&in.Pool, nil, capacity.PrefillRole)
+	in.Projection.Prompts = new(forecaster.Project(&pf, of, &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), 0, 18*time.Minute, nil))
+	d, _ := Decide(noon, in, st, cfg)
+	if d.ByRole.Prefill != 0 || d.ByRole.PrefillLimit != 0 || d.ByRole.PrefillNeeded != 3 {
+		t.Fatalf("%+v: want 0 of 3 prefill replicas", *d.ByRole)
+	}
+	if s := NewPrescale(&d).Prefill; s == nil || s.Probability == nil || *s.Probability != 1 {
+		t.Errorf("the event says of prefill replicas %+v", s)
+	}
+	limited := func(c Condition) bool { return c.Name == AtCapacityLimit && c.Role == "prefill" }
+	if all := Conditions(&d, in.Forecast, cfg); !slices.ContainsFunc(all, limited) {
+		t.Errorf("no alert says that the budget allows no prefill replica: %+v", all)
+	}
+}
+
 // promptPaths is the forecast of in, with 1500 prompt tokens/s on one half of its paths and 2500 on the other.
 func promptPaths(in *Input) forecaster.PoolForecast {
 	pf := *in.Forecast
