@@ -2,10 +2,10 @@ package alerting
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // AdmissionLimit is the rate limit of one class that lets the classes above it keep their objective.
@@ -61,7 +61,7 @@ func (p *draft) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
 		if n := len(list); n == 0 || list[n-1].class != f.Class {
 			list = append(list, classDemand{class: f.Class})
 		}
-		a, demand := &list[len(list)-1], largest(f, p.Quantile, minutes(p.Lead))
+		a, demand := &list[len(list)-1], largest(f, p.Quantile, forecaster.WindowMinutes(p.Lead))
 		if f.Dimension == b.evidence.Dimension {
 			a.demand = demand
 		}
@@ -93,14 +93,14 @@ func shareCapacity(classes []classDemand, capacity float64, priorities []string)
 			to++
 		}
 		if sum > capacity {
-			part := max(capacity, 0) / sum
+			part := capacity / sum
 			for _, a := range classes[from:to] {
 				if a.demand > 0 {
 					limits = append(limits, AdmissionLimit{a.class, a.tokensPerS * part, part})
 				}
 			}
 		}
-		capacity -= math.Min(sum, capacity)
+		capacity = max(capacity-sum, 0)
 		from = to
 	}
 	return limits

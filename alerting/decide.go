@@ -14,7 +14,7 @@ import (
 // Input is the input of one decision, besides the pool's State.
 type Input struct {
 	Projection forecaster.Projection
-	Forecast   *forecaster.PoolForecast // nil before the first
+	Forecast   *forecaster.PoolForecast
 	Pool       capacity.Pool
 	Minute     features.PoolMinute
 	Sequence   uint64
@@ -93,7 +93,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	d.Admission = p.admission(cfg)
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom(cfg)
-		if p.own.floor.replicas > p.own.current {
+		if p.own.floor > p.own.current {
 			d.NeededBy = now
 		}
 	}
@@ -186,14 +186,15 @@ func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
 	if left := max(cfg.Cooldown, minKnown) - p.Tick.Sub(st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
-	s := &p.in.Minute.State
+	s, faults := &p.in.Minute.State, p.in.Minute.Faults
+	silent := slices.IndexFunc(faults, func(f features.ProducerFault) bool { return f.Kind == features.FaultSilent })
 	switch {
 	case !p.in.Minute.Covered:
 		return "the last minute has no telemetry"
 	case p.engineBusy() && p.requestless():
 		return "the engines are busy, and no request is reported"
-	case p.silentProducer() != "":
-		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", p.silentProducer())
+	case silent >= 0:
+		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", faults[silent].Producer)
 	case s.Preemptions > 0:
 		return "replicas are preempting requests"
 	case s.WaitingPerReady >= 1:

@@ -174,12 +174,12 @@ func TestDecide(t *testing.T) {
 		"from zero replicas":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
 
 		"stale holds":                {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, noon.Add(-7*time.Minute) }}, state: earlier(8), want: 8, action: Hold, says: "The newest telemetry is of 11:53 UTC (7 min ago). Holding 8 replicas."},
-		"stale keeps the request":    {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
-		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. The last decision asked for 7."},
-		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Projection.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
+		"stale keeps the request":    {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale = true }}, state: earlier(9), want: 9, action: ScaleOut},
+		"stale withdraws a scale-in": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale = true }}, state: earlier(7), want: 8, action: ScaleOut, says: "Holding 8 replicas. The last decision asked for 7."},
+		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"engines without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.KVUsedMax = .5 }}, state: earlier(8), want: 8, action: Hold,
 			says: "no request is reported although its engines are busy"},
-		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast, in.Minute.LastEvent = nil, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
+		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
 		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
 		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
 		"a quota within reach": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) {

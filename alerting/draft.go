@@ -10,6 +10,7 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Parameters of decisions.
@@ -47,7 +48,8 @@ type side struct {
 	asked      int       // requested by the previous decision; current before the first one
 	askedAt    time.Time // newest request for more
 	rows       []resource
-	floor      floor
+	floor      int     // minimum of replicas from present observations, without the forecast
+	floorCause string  // for the reason; "" if only current demand counts
 	need       int     // replicas for demand at tau, reserves and floor
 	keep       int     // minimum for scale-in; at least need
 	kept       *[]kept // in the pool's State
@@ -112,7 +114,7 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	p.Quantile, p.QuantileFrom = DecisionQuantile(&in.Pool, cfg)
 	p.KeepQuantile = 1 - (1-p.Quantile)*scaleInRisk
 
-	if in.Forecast != nil && !in.Forecast.Stale && !in.Projection.Stale {
+	if !in.Forecast.Stale {
 		p.addResources(cfg)
 	}
 	p.updateBreach(st.Breach)
@@ -120,7 +122,7 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 		p.setFloor(s, cfg)
 	}
 	switch {
-	case in.Forecast == nil || in.Forecast.Stale || in.Projection.Stale:
+	case in.Forecast.Stale:
 		p.unusable = stale
 	case p.engineBusy() && p.withoutRequests():
 		p.unusable = noRequests
@@ -139,7 +141,7 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 // size sets the number of replicas that s needs with reserves: to request, and to keep at scale-in. With too little
 // history, only the present demand is requested.
 func (p *draft) size(s *side) {
-	s.need = s.floor.replicas
+	s.need = s.floor
 	more := p.in.Pool.ReservesOf(s.role).Total()
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -185,17 +187,10 @@ func ReplicasFor(demand, per float64) int {
 	return int(min(max(math.Ceil(demand/per-1e-9), 0), maxNeed))
 }
 
-// minutes is d in whole minutes of forecast, rounded up, within the horizon.
-func minutes(d time.Duration) int {
-	return min(max(int((d+features.Minute-1)/features.Minute), 1), forecaster.Horizon)
-}
-
 // largest is the largest tau-quantile over minutes 1…n; 0 if the forecast has no finite value.
 func largest(f *forecaster.Forecast, tau float64, n int) (demand float64) {
 	for h := range n {
-		if v := f.Minute[h].At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
-			demand = max(demand, v)
-		}
+		demand = max(demand, finite(f.Minute[h].At(tau)))
 	}
 	return demand
 }
@@ -208,7 +203,7 @@ func provision(f *forecaster.Forecast, tau float64, n int) (demand float64, ok b
 	low, high := math.Inf(1), math.Inf(-1)
 	for h := range n {
 		q := &f.Minute[h]
-		if v := q.At(tau); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if v := q.At(tau); value.Number(v).Known() {
 			known = append(known, q)
 			low, high = min(low, v), max(high, v)
 		}
@@ -244,15 +239,15 @@ func (p *draft) addResources(cfg Config) {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
 		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
-		if !ok || math.IsNaN(f.Now.Mean) || math.IsInf(f.Now.Mean, 0) {
+		if !ok || !value.Number(f.Now.Mean).Known() {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
-		need, ok := provision(f, p.Quantile, minutes(p.Lead+cfg.Hold))
+		need, ok := provision(f, p.Quantile, forecaster.WindowMinutes(p.Lead+cfg.Hold))
 		if !ok {
 			continue
 		}
-		keep, _ := provision(f, p.KeepQuantile, minutes(p.Lead+cfg.Cooldown))
+		keep, _ := provision(f, p.KeepQuantile, forecaster.WindowMinutes(p.Lead+cfg.Cooldown))
 		keep += p.coldCache(f)
 		r := resource{forecast: f, now: ReplicasFor(f.Now.Mean, per), keep: ReplicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: ReplicasFor(need, per),
@@ -262,8 +257,8 @@ func (p *draft) addResources(cfg Config) {
 		s := p.sideOf(f.Dimension)
 		for j := range s.projection.Resources {
 			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
-				r.evidence.Probability = finite(rp.Probability[minutes(p.Lead+cfg.Hold)-1])
-				r.evidence.Ahead = finite(rp.Probability[minutes(forecaster.WarningWindow(p.Lead))-1])
+				r.evidence.Probability = finite(rp.Probability[forecaster.WindowMinutes(p.Lead+cfg.Hold)-1])
+				r.evidence.Ahead = finite(rp.Probability[forecaster.WindowMinutes(forecaster.WarningWindow(p.Lead))-1])
 				r.evidence.ETA = rp.ETA
 			}
 		}
@@ -299,7 +294,7 @@ func (s *side) binding(dimension string) *resource {
 // shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
 // already does, or if only the floor needs more.
 func (p *draft) shortFrom(cfg Config) time.Time {
-	for h := range minutes(p.Lead + cfg.Hold) {
+	for h := range forecaster.WindowMinutes(p.Lead + cfg.Hold) {
 		for i := range p.own.rows {
 			r := &p.own.rows[i]
 			demand := r.forecast.Minute[h].At(p.Quantile)
@@ -313,34 +308,28 @@ func (p *draft) shortFrom(cfg Config) time.Time {
 
 // finite is v, or 0 if it is NaN or infinite.
 func finite(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
+	if value.Number(v).Known() {
+		return v
 	}
-	return v
-}
-
-// floor is the minimum of replicas from present observations, without the forecast.
-type floor struct {
-	replicas int
-	cause    string // for the reason; "" if only current demand counts
+	return 0
 }
 
 // setFloor sets the floor: the replicas for the newest known demand, more if requests queue, if the fullest KV cache is
 // above danger, or if latencies are over their objectives. All are totals, so pending replicas count.
 func (p *draft) setFloor(s *side, cfg Config) {
-	f := &s.floor
 	for i := range s.rows {
-		f.replicas = max(f.replicas, s.rows[i].now)
+		s.floor = max(s.floor, s.rows[i].now)
 	}
 	state := &p.in.Minute.State
 	if s.role == capacity.AnyRole && state.Observed && state.Ready > 0 {
 		ready, danger := float64(state.Ready), p.danger()
 		if w := state.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
 			more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
-			f.raise(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+			s.raiseFloor(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
 		}
 		if use := finite(state.KVUsedMax); use > danger {
-			f.raise(int(math.Ceil(ready*min(use, 1)/danger)), fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger)))
+			cause := fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger))
+			s.raiseFloor(int(math.Ceil(ready*min(use, 1)/danger)), cause)
 		}
 	}
 	if p.Breach == nil {
@@ -351,12 +340,12 @@ func (p *draft) setFloor(s *side, cfg Config) {
 		r = p.Breach.Prefill
 	}
 	if !r.Failed {
-		f.raise(r.Replicas, p.latencyText())
+		s.raiseFloor(r.Replicas, p.latencyText())
 	}
 }
 
-func (f *floor) raise(replicas int, cause string) {
-	if replicas > f.replicas {
-		f.replicas, f.cause = replicas, cause
+func (s *side) raiseFloor(replicas int, cause string) {
+	if replicas > s.floor {
+		s.floor, s.floorCause = replicas, cause
 	}
 }

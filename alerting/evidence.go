@@ -3,17 +3,17 @@ package alerting
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
 func (p *draft) addEvidence(cfg Config) {
 	d := &p.Decision
-	d.Floor, d.Stale, d.Withheld = p.own.floor.replicas, p.unusable == stale || p.unusable == noRequests, p.withheld()
+	d.Floor, d.Stale, d.Withheld = p.own.floor, p.unusable == stale || p.unusable == noRequests, p.withheld()
 	d.Warnings = slices.Concat(p.in.Projection.Warnings, p.warnings())
 	for i := range p.own.rows {
 		d.Resources = append(d.Resources, p.own.rows[i].evidence)
@@ -23,7 +23,10 @@ func (p *draft) addEvidence(cfg Config) {
 	}
 	for i := range p.in.Limits {
 		l := &p.in.Limits[i]
-		e := ResourceEvidence{Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand, ETA: l.ETA, Probability: l.Probability[minutes(d.Lead+cfg.Hold)-1]}
+		e := ResourceEvidence{
+			Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand,
+			Probability: l.Probability[forecaster.WindowMinutes(d.Lead+cfg.Hold)-1], ETA: l.ETA,
+		}
 		d.Limits = append(d.Limits, e)
 		if text := d.limitText(&e, d.Lead+cfg.Hold); text != "" {
 			d.Warnings = append(d.Warnings, text+"; more replicas do not help")
@@ -66,20 +69,16 @@ func (p *draft) withheld() string {
 // delivered reports whether autoscalers receive d.
 func (d *Decision) delivered() bool { return d.Mode == Active && d.Withheld == "" }
 
-func finiteDrivers(all []forecaster.Driver) (drivers []forecaster.Driver) {
-	for _, driver := range all {
-		if v := driver.Factor + driver.Share; !math.IsNaN(v) && !math.IsInf(v, 0) {
-			drivers = append(drivers, driver)
-		}
-	}
-	return drivers
+func finiteDrivers(all []forecaster.Driver) []forecaster.Driver {
+	return slices.DeleteFunc(slices.Clone(all), func(d forecaster.Driver) bool { return !value.Number(d.Factor + d.Share).Known() })
 }
 
 // warnings describe the weaknesses of the evidence.
 func (p *draft) warnings() []string {
 	var out []string
 	if p.SupplyAssumed {
-		text := fmt.Sprintf("no replica of the pool reports (set scrape.jobs; if the pool has a job, /readyz says why it fails): assuming %d ready and %d starting", p.own.supply.Ready, len(p.own.supply.Pending))
+		text := fmt.Sprintf("no replica of the pool reports (set scrape.jobs; if the pool has a job, /readyz says why it fails): "+
+			"assuming %d ready and %d starting", p.Ready, p.Pending)
 		if at := p.in.Minute.State.ReportedAt; !at.IsZero() {
 			text += ", the last report is from " + clock(at)
 		}
@@ -89,16 +88,6 @@ func (p *draft) warnings() []string {
 		out = append(out, faultText(&p.in.Minute.Faults[i]))
 	}
 	return out
-}
-
-// silentProducer is a producer that stopped sending while others did not; "" if none.
-func (p *draft) silentProducer() string {
-	for i := range p.in.Minute.Faults {
-		if f := &p.in.Minute.Faults[i]; f.Kind == features.FaultSilent {
-			return f.Producer
-		}
-	}
-	return ""
 }
 
 // faultText describes a fault of a producer, and its effect on the numbers.

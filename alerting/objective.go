@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -65,10 +66,7 @@ const (
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
 func (p *draft) updateBreach(was *Breach) {
-	b := Breach{Since: p.Tick.UTC()}
-	if was != nil {
-		b = *was
-	}
+	b := *cmp.Or(was, &Breach{})
 	calm := !b.TTFT && !b.ITL
 	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Config.SLO.TTFT, b.TTFT)
 	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Config.SLO.ITL, b.ITL)

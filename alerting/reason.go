@@ -75,11 +75,11 @@ func (d *Decision) changeSentence() string {
 func (p *draft) findings(d *Decision, s *side, cfg Config) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
-	byFloor := s.floor.cause != "" && s.floor.replicas >= s.need && s.floor.replicas > s.current
+	byFloor := s.floorCause != "" && s.floor >= s.need && s.floor > s.current
 	keepsMore := d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min
 	switch {
 	case more && byFloor:
-		return []string{capitalise(s.floor.cause) + ".", move}
+		return []string{capitalise(s.floorCause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
 	case more && s.need <= s.current:

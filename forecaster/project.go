@@ -121,7 +121,6 @@ type Projection struct {
 	ETA         ETA
 	Drivers     []Driver
 	Confidence  Confidence
-	Stale       bool
 	Warnings    []string
 	// Prompts is the projection of the prefill replicas of a disaggregated pool; nil in other pools.
 	Prompts *Projection
@@ -133,7 +132,7 @@ type Projection struct {
 // turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
 func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
 	p := Projection{
-		Lead: LeadTime(lag), Supply: supply, Reserve: reserve, Stale: pf.Stale,
+		Lead: LeadTime(lag), Supply: supply, Reserve: reserve,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
 	span := WindowMinutes(window)

@@ -89,7 +89,7 @@ func fullOutput() *pipeline.Output {
 			{
 				Pool: "batch", Forecast: forecaster.PoolForecast{Pool: "batch", Origin: origin, Stale: true,
 					Minute: features.PoolMinute{Pool: "batch", Start: origin.Add(-time.Minute), KVRatio: 1}},
-				Projection: &forecaster.Projection{Lead: 13 * time.Minute, Confidence: forecaster.Cold, Stale: true},
+				Projection: &forecaster.Projection{Lead: 13 * time.Minute, Confidence: forecaster.Cold},
 				Decision: &alerting.Decision{Pool: "batch", Tick: origin, Generation: 1, Mode: alerting.Advisory, Action: alerting.Hold, Probability: math.NaN(),
 					Confidence: forecaster.Cold, Stale: true, Withheld: "its telemetry is stale", Warnings: []string{"telemetry is stale"}, Reason: "No telemetry: hold.",
 					ETA: forecaster.ETA{P10: forecaster.Never, P50: forecaster.Never, P90: forecaster.Never}},
