@@ -12,8 +12,12 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// EventType is the type of a pre-scale event; it changes only with the meaning of its data.
-const EventType = "forewarm.prescale.v1"
+// The types of events. A type changes only with the meaning of its data.
+const (
+	EventType  = "forewarm.prescale.v1" // a decision
+	AlertType  = "forewarm.alert.v1"
+	ReportType = "forewarm.report.v1"
+)
 
 // Event is a decision as a CloudEvent. Who obeys it must check Mode, Withheld, Generation and ExpiresAt of the data.
 type Event = CloudEvent[Prescale]
@@ -82,14 +86,17 @@ func NewPrescale(d *Decision) Prescale {
 	tick := d.Tick.UTC()
 	data := Prescale{
 		ID: d.EventID(), Generation: d.Generation, Pool: d.Pool, IssuedAt: tick, ExpiresAt: d.Expires.UTC(),
-		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.PoolAction(), Current: Current{Ready: d.Ready, Pending: d.Pending},
-		DesiredReplicas: d.Desired, DesiredByRole: d.ByRole, FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
-		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events, Constraints: texts(d.Constraints), Reason: d.Reason, Retries: d.Retried(d.Binding),
+		NeededBy: value.Instant(d.NeededBy), Mode: d.Mode, Action: d.PoolAction(),
+		Current:         Current{Ready: d.Ready, Pending: d.Pending},
+		DesiredReplicas: d.Desired, Withheld: d.Withheld, DesiredByRole: d.ByRole,
+		FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
+		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA),
+		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events,
+		Constraints: texts(d.Constraints), Admission: d.Admission, Retries: d.Retried(d.Binding), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
 		Model:    d.Model, Confidence: string(d.Confidence), Warnings: append([]string{}, d.Warnings...),
 	}
-	data.Withheld, data.Admission = d.Withheld, d.Admission
 	if v := d.Prefilling(); v != nil {
 		data.Prefill = new(v.saturation())
 	}
@@ -126,9 +133,6 @@ func ahead(tick time.Time, d time.Duration) *time.Time {
 // round keeps four decimals, enough for a share or factor.
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
-// EventSource is the CloudEvents source of all events; their ids are unique within it.
-const EventSource = "/forewarm"
-
 // StructuredType is the content type of a CloudEvent in structured mode.
 const StructuredType = "application/cloudevents+json"
 
@@ -145,17 +149,12 @@ type CloudEvent[T any] struct {
 }
 
 func newCloudEvent(id, kind, subject string, at time.Time, data any) CloudEvent[any] {
+	const source = "/forewarm" // ids are unique within it
 	return CloudEvent[any]{
-		SpecVersion: "1.0", ID: id, Source: EventSource, Type: kind, Subject: subject, Time: at.UTC(),
+		SpecVersion: "1.0", ID: id, Source: source, Type: kind, Subject: subject, Time: at.UTC(),
 		DataContentType: "application/json", Data: data,
 	}
 }
-
-// AlertType is the type of an alert's event.
-const AlertType = "forewarm.alert.v1"
-
-// AlertEvent is an alert that fires or is resolved. Its id has the alert's identity, start time and state.
-type AlertEvent = CloudEvent[AlertData]
 
 // AlertData is the data of an alert's event.
 type AlertData struct {
@@ -167,9 +166,6 @@ type AlertData struct {
 	StartsAt    time.Time         `json:"starts_at"`
 	UpdatedAt   time.Time         `json:"updated_at"`
 }
-
-// ReportType is the type of a report's event.
-const ReportType = "forewarm.report.v1"
 
 // ReportData is the data of a report's event. Full is the whole report; null if it is too large.
 type ReportData struct {

@@ -100,25 +100,20 @@ func PrefillSupply(now time.Time, p *capacity.Pool, st *State) forecaster.Supply
 	return withArrived(now, p, forecaster.Supply{Ready: st.Prefill - len(st.PrefillPending), Pending: st.PrefillPending})
 }
 
-// CapacityOf is the capacity of a pool's replicas of one role; the role counts only in a disaggregated pool. A learned
-// rate has the uncertainty that t gives; with a nil t, all rates are certain.
-func CapacityOf(p *capacity.Pool, t *capacity.Trusted, role capacity.Role) forecaster.Capacity {
-	return serving{p, t, role}
-}
-
-type serving struct {
-	pool    *capacity.Pool
-	trusted *capacity.Trusted
-	role    capacity.Role
+// Serving is the capacity of a pool's replicas of one role.
+type Serving struct {
+	Pool    *capacity.Pool
+	Trusted *capacity.Trusted // the uncertainty of learned rates; nil if all rates are certain
+	Role    capacity.Role     // counts only in a disaggregated pool
 }
 
 // Spread is the interval of a learned rate, divided by its value. It is 1, 1 for other rates, and for an extrapolated
 // one, which is a careful bound already.
-func (s serving) Spread(dimension string) (low, high float64) {
-	if s.trusted == nil {
+func (s Serving) Spread(dimension string) (low, high float64) {
+	if s.Trusted == nil {
 		return 1, 1
 	}
-	b := map[string]capacity.Basis{capacity.Prefill: s.trusted.Prefill, capacity.Decode: s.trusted.Decode}[dimension]
+	b := map[string]capacity.Basis{capacity.Prefill: s.Trusted.Prefill, capacity.Decode: s.Trusted.Decode}[dimension]
 	if e := b.Learned; b.Source == capacity.Learned && !b.Extrapolated && e.Value > 0 && e.Low > 0 && e.High >= e.Value {
 		return min(e.Low/e.Value, 1), e.High / e.Value
 	}
@@ -126,11 +121,11 @@ func (s serving) Spread(dimension string) (low, high float64) {
 }
 
 // PerReplica is the pool's; ok is false for resources of the other role.
-func (s serving) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
-	if s.pool.Disaggregated && (capacity.RoleOf(dimension) == capacity.PrefillRole) != (s.role == capacity.PrefillRole) {
+func (s Serving) PerReplica(dimension string, reportedKV float64) (safe float64, ok bool) {
+	if s.Pool.Disaggregated && (capacity.RoleOf(dimension) == capacity.PrefillRole) != (s.Role == capacity.PrefillRole) {
 		return 0, false
 	}
-	return s.pool.PerReplica(dimension, reportedKV)
+	return s.Pool.PerReplica(dimension, reportedKV)
 }
 
 // roles adds the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
@@ -149,8 +144,10 @@ func (p *draft) roles(st *State, cfg Config) {
 		st.PrefillKnown, st.Prefill, st.PrefillPending = true, desired, withRequested(s.supply, p.Tick, desired).Pending
 	}
 	p.ByRole = &Roles{
-		Prefill: desired, Decode: p.Desired, PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
-		PrefillNeeded: wanted, PrefillLimit: most, PrefillReserves: p.in.Pool.ReservesOf(capacity.PrefillRole), PrefillAskedAt: st.PrefillAsked.UTC(),
-		PrefillDrivers: finiteDrivers(s.projection.Drivers), PrefillConstraints: constraints,
+		Prefill: desired, Decode: p.Desired,
+		PrefillReady: s.supply.Ready, PrefillPending: len(s.supply.Pending),
+		PrefillNeeded: wanted, PrefillLimit: most, PrefillConstraints: constraints,
+		PrefillReserves: p.in.Pool.ReservesOf(s.role), PrefillAskedAt: st.PrefillAsked.UTC(),
+		PrefillDrivers: finiteDrivers(s.projection.Drivers),
 	}
 }

@@ -117,7 +117,7 @@ func TestNoPrefillAllowed(t *testing.T) {
 	in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 2, 8
 	st := State{PrefillKnown: true}
 	pf := promptPaths(&in)
-	of := CapacityOf(&in.Pool, nil, capacity.PrefillRole)
+	of := Serving{Pool: &in.Pool, Role: capacity.PrefillRole}
 	in.Projection.Prompts = new(forecaster.Project(&pf, of, &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), 0, 18*time.Minute, nil))
 	d, _ := Decide(noon, in, st, cfg)
 	if d.ByRole.Prefill != 0 || d.ByRole.PrefillLimit != 0 || d.ByRole.PrefillNeeded != 3 {
@@ -153,7 +153,7 @@ func prompted(t *testing.T, st State, cfg Config, reserves capacity.Reserves) (D
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(2500)}.input(t)
 	in.Pool.Config.Disaggregated.PrefillReserves = &reserves
 	pf := promptPaths(&in)
-	in.Projection.Prompts = new(forecaster.Project(&pf, CapacityOf(&in.Pool, nil, capacity.PrefillRole), &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
+	in.Projection.Prompts = new(forecaster.Project(&pf, Serving{Pool: &in.Pool, Role: capacity.PrefillRole}, &in.Pool.Warmup, PrefillSupply(noon, &in.Pool, &st), reserves.Failure, 18*time.Minute, nil))
 	in.Projection.Prompts.Drivers = []forecaster.Driver{{Class: "agent", Cause: "prompt_length", Factor: 2.1, Share: .6}}
 	return Decide(noon, in, st, cfg)
 }
@@ -333,12 +333,12 @@ func TestPrefillAlerts(t *testing.T) {
 func TestCapacityOfRole(t *testing.T) {
 	in := scene{ready: 4, median: flat(350), last: 350, edit: disaggregated(1)}.input(t)
 	for dimension, want := range map[string]bool{capacity.KV: true, capacity.Prefill: false} {
-		if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(dimension, 0); ok != want {
+		if _, ok := (Serving{Pool: &in.Pool, Role: capacity.DecodeRole}).PerReplica(dimension, 0); ok != want {
 			t.Errorf("%s: %t", dimension, ok)
 		}
 	}
 	in.Pool.Disaggregated = false
-	if _, ok := CapacityOf(&in.Pool, nil, capacity.DecodeRole).PerReplica(capacity.Prefill, 0); !ok {
+	if _, ok := (Serving{Pool: &in.Pool, Role: capacity.DecodeRole}).PerReplica(capacity.Prefill, 0); !ok {
 		t.Error("replicas of a pool without roles have no prefill capacity")
 	}
 }
@@ -350,7 +350,7 @@ func TestSpreadOfCapacity(t *testing.T) {
 	guessed.Extrapolated = true
 	trusted := &capacity.Trusted{Prefill: learned, Decode: guessed}
 	for dimension, want := range map[string][2]float64{capacity.Prefill: {.8, 1.3}, capacity.Decode: {1, 1}, capacity.KV: {1, 1}} {
-		low, high := CapacityOf(nil, trusted, capacity.DecodeRole).Spread(dimension)
+		low, high := Serving{Trusted: trusted, Role: capacity.DecodeRole}.Spread(dimension)
 		if [2]float64{low, high} != want {
 			t.Errorf("%s: %g to %g, want %v", dimension, low, high, want)
 		}

@@ -52,7 +52,7 @@ func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, calibra
 		return
 	}
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
-	own, supply := alerting.CapacityOf(&w.pool, nil, capacity.DecodeRole), forecaster.Supply{Ready: w.replicas}
+	own, supply := alerting.Serving{Pool: &w.pool, Role: capacity.DecodeRole}, forecaster.Supply{Ready: w.replicas}
 	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, calibrator)
 	at := int(t.Sub(w.from) / features.Minute)
 	if missing := at + 1 - len(w.probability); missing > 0 {

@@ -171,7 +171,7 @@ func (v *variant) decide(tick *pipeline.Output, x *pipeline.PoolOutput, f *forec
 	pool.Warmup, pool.Rates = v.pool.Warmup.Given(waiting), x.Trusted.Rates
 	supply, _ := alerting.CurrentSupply(t, minute, &pool, v.state, v.cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
-	own := alerting.CapacityOf(&pool, &x.Trusted, capacity.DecodeRole)
+	own := alerting.Serving{Pool: &pool, Trusted: &x.Trusted, Role: capacity.DecodeRole}
 	projection := forecaster.Project(f, own, &pool.Warmup, supply, pool.Reserves.Failure, window, x.Calibrator)
 	v.signals = v.signals.Add(t, tick.Windows, v.pool.Name)
 	in := alerting.Input{

@@ -451,7 +451,7 @@ func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast
 	supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
 	window := forecaster.LeadTime(&pool.Warmup) + cfg.Hold
 	project := func(role capacity.Role, supply forecaster.Supply) forecaster.Projection {
-		of := alerting.CapacityOf(&pool, &trusted, role)
+		of := alerting.Serving{Pool: &pool, Trusted: &trusted, Role: role}
 		x := forecaster.Project(f, of, &pool.Warmup, supply, pool.ReservesOf(role).Failure, window, &e.Calibrator)
 		x.Drivers = p.forecaster.Drivers(f.Pool, x.Binding, 3)
 		return x

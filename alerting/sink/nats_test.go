@@ -40,7 +40,7 @@ func TestNATS(t *testing.T) {
 		t.Errorf("message id %q", got)
 	}
 	m = must(stream.GetMsg(t.Context(), 2))
-	var a alerting.AlertEvent
+	var a alerting.CloudEvent[alerting.AlertData]
 	if err := json.Unmarshal(m.Data, &a); err != nil {
 		t.Fatal(err)
 	}

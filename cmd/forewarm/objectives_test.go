@@ -110,7 +110,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	p.settle(t)
 	storms := map[string]string{}
 	for m := range testenv.Messages(alerts) {
-		var e alerting.AlertEvent
+		var e alerting.CloudEvent[alerting.AlertData]
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestObjectivesRaiseTheirRole(t *testing.T) {
 	p.settle(t)
 	raised := map[string]time.Duration{}
 	for m := range testenv.Messages(alerts) {
-		var e alerting.AlertEvent
+		var e alerting.CloudEvent[alerting.AlertData]
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func TestScenarioNight(t *testing.T) {
 
 	first, all := map[string]string{}, map[string]string{} // texts of alerts
 	for m := range testenv.Messages(alerts) {
-		e := parse[alerting.AlertEvent](t, m.Data)
+		e := parse[alerting.CloudEvent[alerting.AlertData]](t, m.Data)
 		a := e.Data
 		key := fmt.Sprintf("%s %s", a.Labels["pool"], a.Name)
 		all[key] += testenv.Words(a.Annotations) + "\n"

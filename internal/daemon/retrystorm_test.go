@@ -52,7 +52,7 @@ func TestScenarioRetryStorm(t *testing.T) {
 
 	var raised, ended time.Duration
 	for m := range testenv.Messages(alerts) {
-		e := parse[alerting.AlertEvent](t, m.Data)
+		e := parse[alerting.CloudEvent[alerting.AlertData]](t, m.Data)
 		a := e.Data
 		if a.Name != alerting.RetryStorm {
 			continue
