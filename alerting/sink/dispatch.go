@@ -71,7 +71,7 @@ func wants(s alerting.Sink, reports bool) bool {
 	if reports {
 		return s.Accepts(alerting.Notice{Report: &alerting.Report{}})
 	}
-	return s.Accepts(alerting.Notice{Alert: &alerting.Alert{}}) || s.Accepts(alerting.Notice{Decision: &alerting.Decision{Action: alerting.ScaleOut}})
+	return s.Accepts(alerting.Notice{Alert: &alerting.Alert{}}) || s.Accepts(alerting.Notice{Decision: &alerting.Decision{}})
 }
 
 func isWatchdog(n alerting.Notice) bool { return n.Alert != nil && n.Alert.Name == alerting.Watchdog }
@@ -181,8 +181,8 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 		l.waits(q, d.Waiting)
 		return d.Settle()
 	}
-	retry, pause, failure := l.attempt(sending, d.Notice)
-	if retry {
+	pause, failure := l.attempt(sending, d.Notice)
+	if pause > 0 {
 		err := d.Return()
 		sleep.For(ctx, pause)
 		return err
@@ -274,39 +274,34 @@ func (l *lane) id(n alerting.Notice) (id string, naming bool) {
 	return n.ID(), false
 }
 
-// attempt tries once to send n, unless the consumer has asked to wait. It returns whether to retry, and after which pause.
-func (l *lane) attempt(ctx context.Context, n alerting.Notice) (retry bool, pause time.Duration, err error) {
+// attempt tries once to send n, unless the consumer has asked to wait, and counts the outcome. pause is the time to wait
+// before a retry; 0 for no retry.
+func (l *lane) attempt(ctx context.Context, n alerting.Notice) (pause time.Duration, err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	if pause = time.Until(l.resume); pause > 0 {
-		return true, pause, nil
+		return pause, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.pace.timeout)
 	defer cancel()
 	err = l.sink.Send(ctx, n)
-	retry, pause = l.record(n, err)
-	return retry, pause, err
-}
-
-// record counts the outcome of an attempt, and returns whether to retry, and after which pause. The caller holds sending.
-func (l *lane) record(n alerting.Notice, err error) (retry bool, pause time.Duration) {
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
 		l.count(func(s *alerting.SinkStats) { s.Sent, l.unsent = s.Sent+1, nil })
 		l.recovered()
-		return false, 0
+		return 0, nil
 	case answer.Gone, answer.Permanent: // a permanent failure is of this notice only
 		l.count(func(s *alerting.SinkStats) {
 			s.Failed, s.Disabled, l.unsent = s.Failed+1, s.Disabled || answer.Gone, err
 		})
 		l.failed(n, err)
-		return false, 0
+		return 0, err
 	}
 	l.count(func(s *alerting.SinkStats) { s.Retried, l.unsent = s.Retried+1, err })
 	wait := min(answer.After, maxRetryAfter)
 	l.resume = time.Now().Add(wait)
-	return true, max(l.failed(n, err), wait)
+	return max(l.failed(n, err), wait), err
 }
 
 // failed counts a failure, and reports it if it is the first in a row, or if it is not retried. It returns the pause

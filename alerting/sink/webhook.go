@@ -42,7 +42,6 @@ const (
 // tick. The id of a message stays the same over retries and restarts.
 type Webhook struct {
 	cfg  WebhookConfig
-	now  func() time.Time
 	page func(r *alerting.Report, format string) ([]byte, error) // see Deps
 }
 
@@ -55,7 +54,8 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	case c.Name == "" || strings.ContainsFunc(c.Name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == '"' }):
 		return nil, fmt.Errorf("name: %q is no name; write letters, digits and dashes", c.Name)
 	case c.SecretFile == "":
-		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; name a file with whsec_ and 32 random bytes in base64")
+		return nil, errors.New("secret_file: not set, so that the consumer could not tell who sends; " +
+			"name a file with whsec_ and 32 random bytes in base64")
 	}
 	for i, what := range c.Send {
 		if what != sendAlerts && what != sendPrescale && what != sendReports {
@@ -65,7 +65,7 @@ func NewWebhook(c WebhookConfig) (*Webhook, error) {
 	if err := c.checkURL(); err != nil {
 		return nil, err
 	}
-	return &Webhook{cfg: c, now: time.Now}, nil
+	return &Webhook{cfg: c}, nil
 }
 
 // checkURL refuses http to another machine unless that is allowed. Its errors do not show the URL.
@@ -113,7 +113,8 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 		return err
 	}
 	header := http.Header{"Content-Type": {alerting.StructuredType + "; charset=utf-8"}}
-	if err := s.sign(header, messageID(s.ID(n)), body); err != nil {
+	id := strings.ReplaceAll(headerValue(s.ID(n)), ".", "%2E") // a full stop separates the signed parts
+	if err := s.sign(header, id, body); err != nil {
 		return fmt.Errorf("%s: %w", s.Name(), err)
 	}
 	return post(ctx, client, s.cfg.URL, header, body, s.Name())
@@ -138,7 +139,7 @@ func (s *Webhook) body(n alerting.Notice) (body []byte, err error) {
 
 // sign sets the headers of the specification.
 func (s *Webhook) sign(h http.Header, id string, body []byte) error {
-	at := s.now()
+	at := time.Now()
 	h.Set("webhook-id", id)
 	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
 	keys, err := os.ReadFile(s.cfg.SecretFile)
@@ -152,9 +153,6 @@ func (s *Webhook) sign(h http.Header, id string, body []byte) error {
 	h.Set("webhook-signature", signatures)
 	return nil
 }
-
-// messageID is an event's id for a header. It has no full stop, which separates the signed parts.
-func messageID(id string) string { return strings.ReplaceAll(headerValue(id), ".", "%2E") }
 
 const minKeyLen = 38 // characters: whsec_ and 24 bytes in base64
 
