@@ -26,13 +26,13 @@ type classDemand struct {
 // the pool blocks scaling; nil otherwise. If both roles of a disaggregated pool are short, the lower limit counts. The
 // classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
 // would exceed their part half of the time, so the limits of the others would not protect them.
-func (p *draft) admission(cfg Config) []AdmissionLimit {
+func (p *draft) admission() []AdmissionLimit {
 	if p.unusable != usable {
 		return nil
 	}
-	limits := p.admitted(&p.Decision, &p.own, cfg)
+	limits := p.admitted(&p.Decision, &p.own)
 	if v := p.Prefilling(); v != nil {
-		limits = lowerLimits(limits, p.admitted(v, &p.prefill, cfg))
+		limits = lowerLimits(limits, p.admitted(v, &p.prefill))
 	}
 	return limits
 }
@@ -50,9 +50,9 @@ func lowerLimits(a, b []AdmissionLimit) []AdmissionLimit {
 }
 
 // admitted is admission for the ready replicas of d's role.
-func (p *draft) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
+func (p *draft) admitted(d *Decision, s *side) []AdmissionLimit {
 	b := s.binding(d.Binding)
-	if b == nil || b.evidence.Probability < cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
+	if b == nil || b.evidence.Probability < p.cfg.AlertProbability || !d.late(b.evidence.ETA) && d.Needed <= d.Limit {
 		return nil
 	}
 	var list []classDemand
@@ -69,7 +69,7 @@ func (p *draft) admitted(d *Decision, s *side, cfg Config) []AdmissionLimit {
 			a.tokensPerS += demand
 		}
 	}
-	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), cfg.Priorities)
+	return shareCapacity(list, b.evidence.PerReplica*float64(s.supply.Ready), p.cfg.Priorities)
 }
 
 // shareCapacity gives capacity to the classes in the order of priorities; classes without a priority come last,

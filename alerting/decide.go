@@ -84,15 +84,15 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		st.UsableSince = now.UTC()
 	}
 	d := &p.Decision
-	d.Needed = p.target(&p.own, &st, cfg)
-	d.Desired, d.Limit, d.Constraints = p.bound(&p.own, d.Needed, p.prefill.current, cfg)
-	p.addEvidence(cfg)
-	p.roles(&st, cfg)
+	d.Needed = p.target(&p.own)
+	d.Desired, d.Limit, d.Constraints = p.bound(&p.own, d.Needed, p.prefill.current)
+	p.addEvidence()
+	p.roles()
 	d.Action = p.action()
 	st.Breach = d.Breach
-	d.Admission = p.admission(cfg)
+	d.Admission = p.admission()
 	if d.Action == ScaleOut {
-		d.NeededBy = p.shortFrom(cfg)
+		d.NeededBy = p.shortFrom()
 		if p.own.floor > p.own.current {
 			d.NeededBy = now
 		}
@@ -109,41 +109,42 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	d.AskedAt = st.LastScaleOut.UTC() // a snapshot keeps the instant, not its zone
 	st.Short = short && asks
 	st.updateSupply(d, p.own.supply)
-	st.KVTokens, st.LastDesired, st.LastTick = p.kvTokens, d.Desired, now
+	st.LastDesired, st.LastTick = d.Desired, now
 	st.setPublish(d, cfg)
-	d.Reason = p.reason(cfg)
+	d.Reason = p.reason()
 	return p.Decision, st
 }
 
 // target is the number of replicas of a role to request, before bounds. If demand cannot be sized, none is removed.
-func (p *draft) target(s *side, st *State, cfg Config) int {
+func (p *draft) target(s *side) int {
 	there := max(s.current, s.asked)
 	if p.unusable != usable || len(s.rows) == 0 {
 		*s.kept = nil
 		return max(there, s.need)
 	}
-	old := p.Tick.Add(-cfg.Cooldown).Unix()
+	old := p.Tick.Add(-p.cfg.Cooldown).Unix()
 	keeps := slices.DeleteFunc(slices.Clone(*s.kept), func(k kept) bool { return k.At <= old })
 	*s.kept = append(keeps, kept{p.Tick.Unix(), s.keep})
 	if s.need >= there {
 		return s.need
 	}
 	s.enough = slices.MaxFunc(*s.kept, func(a, b kept) int { return a.Replicas - b.Replicas }).Replicas
-	enough := min(s.enough, there)
-	if enough < there {
-		if s.blockedBy = p.whyKeepRequest(s, enough, cfg); s.blockedBy != "" {
-			return there
-		}
+	if s.enough >= there {
+		return there
 	}
-	if enough >= s.current {
-		return enough // fewer are requested; no replica is removed
+	if s.blockedBy = p.whyKeepRequest(s); s.blockedBy != "" {
+		return there
 	}
-	if s.blockedBy = p.whyStay(st, cfg, s.rows); s.blockedBy != "" {
+	if s.enough >= s.current {
+		return s.enough // fewer are requested; no replica is removed
+	}
+	if s.blockedBy = p.whyStay(s.rows); s.blockedBy != "" {
 		return s.current
 	}
-	if spread := p.consolidated(s); spread > enough {
+	if spread := p.consolidated(s); spread > s.enough {
 		if spread >= s.current {
-			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(p.in.Minute.State.KVUsedMax), percent(p.danger()))
+			use := p.in.Minute.State.KVUsedMax
+			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(use), percent(p.danger()))
 			return s.current
 		}
 		s.enough = spread
@@ -151,17 +152,18 @@ func (p *draft) target(s *side, st *State, cfg Config) int {
 	return s.enough
 }
 
-// whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although enough replicas would do;
+// whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although s.enough replicas would do;
 // "" if it may be. A cancelled start costs money without use, so a request for replicas is kept for the warm-up plus
 // decision.hold; while a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is
 // clearly gone: no user's request for ten minutes, or more than a third of the ready replicas (and more than one) are
 // not needed.
-func (p *draft) whyKeepRequest(s *side, enough int, cfg Config) string {
-	until := p.Lead + cfg.Hold
+func (p *draft) whyKeepRequest(s *side) string {
+	until := p.Lead + p.cfg.Hold
 	if len(s.supply.Pending) > 0 {
 		until = max(until, 2*p.Lead)
 	}
-	if s.askedAt.IsZero() || p.Tick.Sub(s.askedAt) >= until || s.supply.Ready-enough > max(1, s.supply.Ready/3) || p.withoutRequests() {
+	demandGone := p.withoutRequests() || s.supply.Ready-s.enough > max(1, s.supply.Ready/3)
+	if demandGone || s.askedAt.IsZero() || p.Tick.Sub(s.askedAt) >= until {
 		return ""
 	}
 	return fmt.Sprintf("the request for replicas of %s is kept until %s", clock(s.askedAt), clock(s.askedAt.Add(until)))
@@ -182,8 +184,8 @@ func (p *draft) consolidated(s *side) int {
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
-func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
-	if left := max(cfg.Cooldown, minKnown) - p.Tick.Sub(st.UsableSince); left > 0 {
+func (p *draft) whyStay(rows []resource) string {
+	if left := max(p.cfg.Cooldown, minKnown) - p.Tick.Sub(p.st.UsableSince); left > 0 {
 		return fmt.Sprintf("demand is watched for %s more", span(left))
 	}
 	s, faults := &p.in.Minute.State, p.in.Minute.Faults
@@ -210,7 +212,7 @@ func (p *draft) whyStay(st *State, cfg Config, rows []resource) string {
 
 // bound applies the bounds of the replicas of s to target: step, limit and minimum. It names those that changed it.
 // most is the limit. The other role has others replicas, which share the budget.
-func (p *draft) bound(s *side, target, others int, cfg Config) (desired, most int, constraints []Constraint) {
+func (p *draft) bound(s *side, target, others int) (desired, most int, constraints []Constraint) {
 	bounds, keys := p.in.Pool.BoundsOf(s.role), "replicas."
 	if s.role == capacity.PrefillRole {
 		keys = "disaggregated.prefill_replicas."
@@ -223,8 +225,8 @@ func (p *draft) bound(s *side, target, others int, cfg Config) (desired, most in
 	set := func(replicas int, key string, bound int) {
 		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: target})
 	}
-	if desired < s.current-cfg.ScaleInStep && cfg.ScaleInStep > 0 {
-		set(s.current-cfg.ScaleInStep, "scale_in_step", cfg.ScaleInStep)
+	if step := p.cfg.ScaleInStep; step > 0 && desired < s.current-step {
+		set(s.current-step, "scale_in_step", step)
 	}
 	if desired > most {
 		set(most, mostKey, most)

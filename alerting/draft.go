@@ -33,9 +33,10 @@ const (
 type draft struct {
 	Decision
 	in       *Input
+	st       *State // of the previous decision, and then of this one
+	cfg      Config
 	own      side
-	prefill  side // the prefill replicas of a disaggregated pool
-	kvTokens float64
+	prefill  side     // the prefill replicas of a disaggregated pool
 	unusable unusable // why demand cannot be sized
 }
 
@@ -86,9 +87,10 @@ const (
 // newDraft computes supply, demand by resource and the floor, and checks whether the forecast is usable.
 func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	x := &in.Projection
-	p := &draft{in: in, kvTokens: st.KVTokens, Decision: Decision{
+	p := &draft{in: in, st: st, cfg: cfg, Decision: Decision{
 		Pool: in.Pool.Name, Tick: now, Sequence: in.Sequence, Mode: cfg.Mode, Expires: now.Add(cfg.Expiry),
-		Binding: x.Binding, Probability: finite(x.Probability), ETA: x.ETA, Lead: x.Lead, Confidence: x.Confidence, Drivers: finiteDrivers(x.Drivers),
+		Binding: x.Binding, Probability: finite(x.Probability), ETA: x.ETA, Lead: x.Lead,
+		Confidence: x.Confidence, Drivers: finiteDrivers(x.Drivers),
 		Reserves: in.Pool.Reserves, WarnFrom: cfg.WarningProbability, Basis: in.Basis,
 	}}
 	p.own = side{role: capacity.AnyRole, projection: x, askedAt: st.LastScaleOut, kept: &st.Keeps}
@@ -97,7 +99,8 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	if observed {
 		p.Unreported = max(0, p.Pending-in.Minute.State.Pending)
 	}
-	p.prefill = side{role: capacity.PrefillRole, projection: cmp.Or(x.Prompts, new(forecaster.Projection)), askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
+	p.prefill = side{role: capacity.PrefillRole, askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
+	p.prefill.projection = cmp.Or(x.Prompts, new(forecaster.Projection))
 	if in.Pool.Disaggregated {
 		p.prefill.supply = PrefillSupply(now, &in.Pool, st)
 	}
@@ -109,17 +112,17 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 		p.own.asked = st.LastDesired
 	}
 	if reported := finite(in.Minute.State.KVCapacityTokens); reported > 0 {
-		p.kvTokens = reported
+		st.KVTokens = reported
 	}
 	p.Quantile, p.QuantileFrom = DecisionQuantile(&in.Pool, cfg)
 	p.KeepQuantile = 1 - (1-p.Quantile)*scaleInRisk
 
 	if !in.Forecast.Stale {
-		p.addResources(cfg)
+		p.addResources()
 	}
-	p.updateBreach(st.Breach)
+	p.updateBreach()
 	for _, s := range p.sides() {
-		p.setFloor(s, cfg)
+		p.setFloor(s)
 	}
 	switch {
 	case in.Forecast.Stale:
@@ -157,7 +160,7 @@ func (p *draft) size(s *side) {
 // engineBusy reports whether an engine reports that it has requests.
 func (p *draft) engineBusy() bool {
 	s := &p.in.Minute.State
-	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
+	return s.Observed && (s.KVUsedMax >= busyKV || s.WaitingPerReady >= 1)
 }
 
 // requestless reports whether demand is sized and zero in every resource: no requests come, or none are reported.
@@ -235,19 +238,19 @@ type resource struct {
 }
 
 // addResources adds the resources with known capacity and demand to their sides, in the order of the forecast.
-func (p *draft) addResources(cfg Config) {
+func (p *draft) addResources() {
 	for i := range p.in.Forecast.Total {
 		f := &p.in.Forecast.Total[i]
-		per, ok := p.in.Pool.PerReplica(f.Dimension, p.kvTokens)
+		per, ok := p.in.Pool.PerReplica(f.Dimension, p.st.KVTokens)
 		if !ok || !value.Number(f.Now.Mean).Known() {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
-		need, ok := provision(f, p.Quantile, forecaster.WindowMinutes(p.Lead+cfg.Hold))
+		need, ok := provision(f, p.Quantile, forecaster.WindowMinutes(p.Lead+p.cfg.Hold))
 		if !ok {
 			continue
 		}
-		keep, _ := provision(f, p.KeepQuantile, forecaster.WindowMinutes(p.Lead+cfg.Cooldown))
+		keep, _ := provision(f, p.KeepQuantile, forecaster.WindowMinutes(p.Lead+p.cfg.Cooldown))
 		keep += p.coldCache(f)
 		r := resource{forecast: f, now: ReplicasFor(f.Now.Mean, per), keep: ReplicasFor(keep, per), evidence: ResourceEvidence{
 			Dimension: f.Dimension, PerReplica: per, Demand: f.Now.Mean, NeedQuantile: need, NeedReplicas: ReplicasFor(need, per),
@@ -257,7 +260,7 @@ func (p *draft) addResources(cfg Config) {
 		s := p.sideOf(f.Dimension)
 		for j := range s.projection.Resources {
 			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
-				r.evidence.Probability = finite(rp.Probability[forecaster.WindowMinutes(p.Lead+cfg.Hold)-1])
+				r.evidence.Probability = finite(rp.Probability[forecaster.WindowMinutes(p.Lead+p.cfg.Hold)-1])
 				r.evidence.Ahead = finite(rp.Probability[forecaster.WindowMinutes(forecaster.WarningWindow(p.Lead))-1])
 				r.evidence.ETA = rp.ETA
 			}
@@ -293,8 +296,8 @@ func (s *side) binding(dimension string) *resource {
 
 // shortFrom is when demand at the decision quantile, plus reserves, first needs more than the ready replicas; now if it
 // already does, or if only the floor needs more.
-func (p *draft) shortFrom(cfg Config) time.Time {
-	for h := range forecaster.WindowMinutes(p.Lead + cfg.Hold) {
+func (p *draft) shortFrom() time.Time {
+	for h := range forecaster.WindowMinutes(p.Lead + p.cfg.Hold) {
 		for i := range p.own.rows {
 			r := &p.own.rows[i]
 			demand := r.forecast.Minute[h].At(p.Quantile)
@@ -316,16 +319,16 @@ func finite(v float64) float64 {
 
 // setFloor sets the floor: the replicas for the newest known demand, more if requests queue, if the fullest KV cache is
 // above danger, or if latencies are over their objectives. All are totals, so pending replicas count.
-func (p *draft) setFloor(s *side, cfg Config) {
+func (p *draft) setFloor(s *side) {
 	for i := range s.rows {
 		s.floor = max(s.floor, s.rows[i].now)
 	}
 	state := &p.in.Minute.State
 	if s.role == capacity.AnyRole && state.Observed && state.Ready > 0 {
 		ready, danger := float64(state.Ready), p.danger()
-		if w := state.WaitingPerReady; w >= cfg.WaitingPerReplica && !math.IsInf(w, 0) {
-			more := min(math.Ceil(ready*queueShare*w/cfg.WaitingPerReplica), ready)
-			s.raiseFloor(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, cfg.WaitingPerReplica))
+		if w, tolerated := finite(state.WaitingPerReady), p.cfg.WaitingPerReplica; w >= tolerated {
+			more := min(math.Ceil(ready*queueShare*w/tolerated), ready)
+			s.raiseFloor(state.Ready+int(more), fmt.Sprintf("%.1f requests wait per replica (threshold %g)", w, tolerated))
 		}
 		if use := finite(state.KVUsedMax); use > danger {
 			cause := fmt.Sprintf("the fullest replica's KV cache is %s full (danger above %s)", percent(use), percent(danger))

@@ -11,7 +11,7 @@ import (
 )
 
 // addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
-func (p *draft) addEvidence(cfg Config) {
+func (p *draft) addEvidence() {
 	d := &p.Decision
 	d.Floor, d.Stale, d.Withheld = p.own.floor, p.unusable == stale || p.unusable == noRequests, p.withheld()
 	d.Warnings = slices.Concat(p.in.Projection.Warnings, p.warnings())
@@ -25,10 +25,10 @@ func (p *draft) addEvidence(cfg Config) {
 		l := &p.in.Limits[i]
 		e := ResourceEvidence{
 			Dimension: l.Dimension, PerReplica: l.PerReplica, Demand: l.Demand,
-			Probability: l.Probability[forecaster.WindowMinutes(d.Lead+cfg.Hold)-1], ETA: l.ETA,
+			Probability: l.Probability[forecaster.WindowMinutes(d.Lead+p.cfg.Hold)-1], ETA: l.ETA,
 		}
 		d.Limits = append(d.Limits, e)
-		if text := d.limitText(&e, d.Lead+cfg.Hold); text != "" {
+		if text := d.limitText(&e, d.Lead+p.cfg.Hold); text != "" {
 			d.Warnings = append(d.Warnings, text+"; more replicas do not help")
 		}
 	}

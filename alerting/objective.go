@@ -65,12 +65,12 @@ const (
 // updateBreach compares the newest latencies with the objectives of the pool, and raises the floors of the roles that
 // cause a breach. The first step is immediate. The next one follows if the last one is ready and lowered the latency by
 // minRelief. If it did not, the floor is dropped until the end of the breach: replicas are not the cause then.
-func (p *draft) updateBreach(was *Breach) {
-	b := *cmp.Or(was, &Breach{})
+func (p *draft) updateBreach() {
+	b := *cmp.Or(p.st.Breach, &Breach{})
 	calm := !b.TTFT && !b.ITL
 	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Config.SLO.TTFT, b.TTFT)
 	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Config.SLO.ITL, b.ITL)
-	held := was != nil && p.Tick.Sub(b.Until) < reliefHold
+	held := p.st.Breach != nil && p.Tick.Sub(b.Until) < reliefHold
 	if held && (b.TTFT && !ttftKnown || b.ITL && !itlKnown) { // nothing new is known of the breach
 		p.Breach = &b
 		return
@@ -88,7 +88,7 @@ func (p *draft) updateBreach(was *Breach) {
 	}
 	p.Breach, b.Until = &b, p.Tick.UTC()
 	state := &p.in.Minute.State
-	if !p.in.Pool.Disaggregated || finite(state.KVUsedMax) >= kvDanger && finite(state.WaitingPerReady) >= 1 {
+	if !p.in.Pool.Disaggregated || state.KVUsedMax >= kvDanger && state.WaitingPerReady >= 1 {
 		b.Own.step(p.Tick, p.own.supply.Ready, max(ttft, itl))
 		return
 	}

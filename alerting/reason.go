@@ -15,9 +15,9 @@ import (
 )
 
 // reason is the decision in a few sentences, for people.
-func (p *draft) reason(cfg Config) string {
+func (p *draft) reason() string {
 	d := &p.Decision
-	s := p.findings(d, &p.own, cfg)
+	s := p.findings(d, &p.own)
 	if p.own.asked != d.Desired && p.own.asked != p.own.current {
 		s = append(s, fmt.Sprintf("The last decision asked for %d.", p.own.asked))
 	}
@@ -35,7 +35,7 @@ func (p *draft) reason(cfg Config) string {
 		}
 	}
 	if v := d.Prefilling(); v != nil && (v.Action != Hold || v.Needed > v.Desired) {
-		for _, text := range append(p.findings(v, &p.prefill, cfg), v.limited()) {
+		for _, text := range append(p.findings(v, &p.prefill), v.limited()) {
 			if !slices.Contains(s, text) {
 				s = append(s, text)
 			}
@@ -72,7 +72,7 @@ func (d *Decision) changeSentence() string {
 }
 
 // findings are the sentences about the problem and the action for the replicas of s, which d is about.
-func (p *draft) findings(d *Decision, s *side, cfg Config) []string {
+func (p *draft) findings(d *Decision, s *side) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
 	byFloor := s.floorCause != "" && s.floor >= s.need && s.floor > s.current
@@ -83,22 +83,24 @@ func (p *draft) findings(d *Decision, s *side, cfg Config) []string {
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
 	case more && s.need <= s.current:
-		return []string{riskSentence(d, cfg), move}
+		return []string{riskSentence(d, p.cfg), move}
 	case more:
-		return []string{riskSentence(d, cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
+		return []string{riskSentence(d, p.cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && s.enough < s.current:
-		return []string{fmt.Sprintf("%s will do for the next %s, with a certainty of %s.", capitalise(d.replicasText(s.enough)), span(p.Lead+cfg.Cooldown), percent(p.KeepQuantile)), move}
+		text := fmt.Sprintf("%s will do for the next %s, with a certainty of %s.",
+			capitalise(d.replicasText(s.enough)), span(p.Lead+p.cfg.Cooldown), percent(p.KeepQuantile))
+		return []string{text, move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
 	case keepsMore:
 		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
 	case d.Needed > d.Desired:
-		return []string{riskSentence(d, cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
+		return []string{riskSentence(d, p.cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
 	}
 	if fewer { // by a bound
 		stay = move
 	}
-	return []string{riskSentence(d, cfg), stay}
+	return []string{riskSentence(d, p.cfg), stay}
 }
 
 // withoutForecast is the finding if the forecast cannot be used.
@@ -127,7 +129,7 @@ func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 func (p *draft) unsizedText() string {
 	var sized []string
 	for _, dimension := range []string{features.DimKV, features.DimPrefill, features.DimDecode, features.DimRequests} {
-		if _, ok := p.in.Pool.PerReplica(dimension, p.kvTokens); ok && p.sideOf(dimension) == &p.own {
+		if _, ok := p.in.Pool.PerReplica(dimension, p.st.KVTokens); ok && p.sideOf(dimension) == &p.own {
 			sized = append(sized, ResourceName(dimension))
 		}
 	}
@@ -156,7 +158,8 @@ func riskSentence(d *Decision, cfg Config) string {
 	if text := d.belowReserve(); text != "" && onlyReserve {
 		return capitalise(text) + "."
 	}
-	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s", percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
+	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s",
+		percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
 	}

@@ -130,13 +130,13 @@ func (s Serving) PerReplica(dimension string, reportedKV float64) (safe float64,
 
 // roles adds the decision for the prefill replicas of a disaggregated pool. It follows the rules of Decide, with
 // their own reserves. Steps count from the last request for replicas. If demand cannot be sized, the number does not change.
-func (p *draft) roles(st *State, cfg Config) {
+func (p *draft) roles() {
 	if !p.in.Pool.Disaggregated {
 		return
 	}
-	s := &p.prefill
-	there, wanted := s.current, p.target(s, st, cfg)
-	desired, most, constraints := p.bound(s, wanted, p.Desired, cfg)
+	s, st := &p.prefill, p.st
+	there, wanted := s.current, p.target(s)
+	desired, most, constraints := p.bound(s, wanted, p.Desired)
 	if p.Withheld == "" { // also in advisory mode: somebody is assumed to follow; a withheld request is none
 		if desired > there {
 			st.PrefillAsked = p.Tick
