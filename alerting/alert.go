@@ -24,18 +24,15 @@ const (
 	BelowReserve     AlertName = "ForewarmBelowReserve"
 	TelemetryFault   AlertName = "ForewarmTelemetryFault"
 	LatencyObjective AlertName = "ForewarmLatencyObjective"
-	// RateContradicted says that the observed rate of a replica differs from the configuration.
-	RateContradicted AlertName = "ForewarmRateContradicted"
+	RateContradicted AlertName = "ForewarmRateContradicted" // an observed rate of a replica differs from the configuration
 )
 
 // The alerts about the daemon itself.
 const (
-	InputDropped AlertName = "ForewarmInputDropped"
-	SinkFailing  AlertName = "ForewarmSinkFailing"
-	// StorageDegraded says that history or state cannot be written; decisions continue in memory.
-	StorageDegraded AlertName = "ForewarmStorageDegraded"
-	// DecisionsDiverge says that two daemons, or one before and after a restart, decided differently from the same log.
-	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge"
+	InputDropped     AlertName = "ForewarmInputDropped"
+	SinkFailing      AlertName = "ForewarmSinkFailing"
+	StorageDegraded  AlertName = "ForewarmStorageDegraded"  // history or state cannot be written; decisions continue in memory
+	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge" // daemons, or one after a restart, differ on the same log
 	Watchdog         AlertName = "ForewarmWatchdog"
 )
 
@@ -216,8 +213,10 @@ func (o *ActiveAlert) alert(now time.Time, resolved bool) Alert {
 func (t *AlertTracker) Reopen(alerts []Alert) {
 	for i := range alerts {
 		a := &alerts[i]
-		c := Condition{Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"],
-			Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]), Annotations: a.Annotations}
+		c := Condition{
+			Name: a.Name, Pool: a.Labels["pool"], Role: a.Labels["role"], Resource: a.Labels["resource"],
+			Class: a.Labels["class"], Severity: Severity(a.Labels["severity"]), Annotations: a.Annotations,
+		}
 		at, found := slices.BinarySearchFunc(t.Active, &c, compareActive)
 		if !found && !a.Resolved && len(t.Active) < maxActive {
 			t.Active = slices.Insert(t.Active, at, ActiveAlert{Condition: c, Firing: true, StartsAt: a.StartsAt, UpdatedAt: a.UpdatedAt})

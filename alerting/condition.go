@@ -286,7 +286,8 @@ func (d *Decision) belowReserve() string {
 	if takes > d.Ready || takes <= left {
 		return ""
 	}
-	return fmt.Sprintf("demand needs %d of %s, and after a failure of %d there would be %d", takes, d.replicasText(d.Ready), d.Reserves.Failure, left)
+	return fmt.Sprintf("demand needs %d of %s, and after a failure of %d there would be %d",
+		takes, d.replicasText(d.Ready), d.Reserves.Failure, left)
 }
 
 // late reports whether a saturation comes, at the median, before a replica requested now can be ready.

@@ -13,11 +13,14 @@ type Config struct {
 	Mode     Mode    `yaml:"mode"`
 	Quantile float64 `yaml:"quantile"` // of demand to provide for; 0 computes it from each pool's costs (0.95 without costs)
 
-	Hold        time.Duration `yaml:"hold"`          // added to the warm-up lag to look ahead; a request for replicas is kept for both, unless demand is gone
+	// Hold is added to the warm-up lag to look ahead. A request for replicas is kept for both, unless demand is gone.
+	Hold        time.Duration `yaml:"hold"`
 	Cooldown    time.Duration `yaml:"cooldown"`      // how long the smaller pool must have been enough, and must be so after the warm-up lag
 	ScaleInStep int           `yaml:"scale_in_step"` // replicas removed at a time; 0 is unlimited
 
-	Priorities []string `yaml:"priorities"` // classes, the most important first. Admission limits begin with classes that are not listed, then with the last
+	// Priorities are classes, the most important first. Admission limits begin with classes that are not listed, then with
+	// the last.
+	Priorities []string `yaml:"priorities"`
 
 	WaitingPerReplica float64 `yaml:"waiting_per_replica"` // queued requests per ready replica that force scale-out
 

@@ -47,16 +47,13 @@ const requestsMissing = "no request is reported although its engines are busy"
 // withheld returns why autoscalers get no advice yet; "" if they do. In the first hour, decisions request replicas for
 // the present demand and never scale in. That is published once a few minutes are known, if replicas report.
 func (p *draft) withheld() string {
-	known := 0
-	for i := range p.own.rows {
-		known = max(known, p.own.rows[i].forecast.Known)
-	}
+	known := slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.forecast.Known >= int(minKnown/features.Minute) })
 	switch {
 	case p.unusable == stale:
 		return "its telemetry is stale"
 	case p.unusable == noRequests:
 		return requestsMissing
-	case p.unusable == cold && !p.SupplyAssumed && known < int(minKnown/features.Minute):
+	case p.unusable == cold && !p.SupplyAssumed && !known:
 		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
 	case p.unusable == cold && p.SupplyAssumed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
@@ -96,7 +93,8 @@ func faultText(f *features.ProducerFault) string {
 	by := latency(f.Seconds)
 	switch f.Kind {
 	case features.FaultAhead:
-		return fmt.Sprintf("The clock of %s is about %s ahead: its requests count in the wrong minutes or are refused (%d so far).", name, by, f.Future)
+		return fmt.Sprintf("The clock of %s is about %s ahead: its requests count in the wrong minutes or are refused (%d so far).",
+			name, by, f.Future)
 	case features.FaultBehind:
 		return fmt.Sprintf("The records of %s come about %s late: its clock is behind, or it holds them back. The newest minutes lack them.", name, by)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -65,8 +66,7 @@ type Peak struct {
 func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewPrescale(d), Resources: []ExplainedResource{}, Basis: d.Basis}
 	for _, side := range d.byRole() {
-		for i := range side.Resources {
-			r := side.Resources[i]
+		for _, r := range side.Resources {
 			x.Resources = append(x.Resources, ExplainedResource{r, at(d.Tick.UTC(), r.ETA)})
 		}
 	}
@@ -100,7 +100,8 @@ func utilisationAt(resource string, x *Decision, replicas int) *Peak {
 	if r == nil || !(r.PerReplica > 0) || replicas <= 0 {
 		return nil
 	}
-	return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: r.Demand / (r.PerReplica * float64(replicas))}
+	use := r.Demand / (r.PerReplica * float64(replicas))
+	return &Peak{Tick: x.Tick.UTC(), Resource: resource, Replicas: replicas, Demand: r.Demand, Use: use}
 }
 
 // busier is the busier of two ticks, the earlier of equals; either may be nil.
@@ -116,12 +117,13 @@ var (
 	explainText string
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
-		"clock": clock, "percent": percent, "span": span, "driver": driverSentence, "ahead": minutesAhead, "name": ResourceName,
-		"replicas": (*Decision).replicasText, "sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill, "list": func(c []Constraint) string { return strings.Join(texts(c), "; ") },
+		"clock": clock, "percent": percent, "short": value.Short, "span": span, "ahead": minutesAhead,
+		"name": ResourceName, "driver": driverSentence, "replicas": (*Decision).replicasText,
+		"sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill,
+		"list":     func(c []Constraint) string { return strings.Join(texts(c), "; ") },
 		"resource": func(dimension string) string { return ResourceName(dimension) + resourceTexts[dimension].unit },
 		"warned":   func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
 		"minutes":  func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
-		"short":    value.Short,
 	}).Parse(explainText))
 )
 
@@ -149,10 +151,8 @@ func (d *Decision) SeenFloor() *int {
 // evidence is the evidence on a resource of either role; nil without any.
 func (d *Decision) evidence(dimension string) *ResourceEvidence {
 	for _, all := range [][]ResourceEvidence{d.Resources, d.Prompts} {
-		for i := range all {
-			if all[i].Dimension == dimension {
-				return &all[i]
-			}
+		if i := slices.IndexFunc(all, func(r ResourceEvidence) bool { return r.Dimension == dimension }); i >= 0 {
+			return &all[i]
 		}
 	}
 	return nil

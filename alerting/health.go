@@ -89,9 +89,10 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 			})
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
-				Summary:     fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
-				Description: fmt.Sprintf("Waiting notifications at the last attempt: %d. Refused, and so lost: %d. The newest error: %s. Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
-				Action:      "Check the receiver, its address and its credentials.",
+				Summary: fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
+				Description: fmt.Sprintf("Waiting notifications at the last attempt: %d. Refused, and so lost: %d. The newest error: %s. "+
+					"Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
+				Action: "Check the receiver, its address and its credentials.",
 			})
 		}
 	}
@@ -120,9 +121,10 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 		return w, false
 	}
 	w = alertText{
-		Summary:     fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
-		Description: fmt.Sprintf("In %s %d of %d records were refused, most often as %s. Demand is higher than Forewarm sees.", span(v.Window), refused, total, most),
-		Action:      "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
+		Summary: fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
+		Description: fmt.Sprintf("In %s %d of %d records were refused, most often as %s. Demand is higher than Forewarm sees.",
+			span(v.Window), refused, total, most),
+		Action: "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {
 		first, _, _ := strings.Cut(v.Refusals, "; ")

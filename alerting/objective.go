@@ -190,7 +190,8 @@ func (b *conditions) latency() {
 		switch {
 		case r.Failed:
 			severity = Page
-			w.Description += fmt.Sprintf(" %d more %sreplicas (%d now) hardly lowered it, so Forewarm asks for no more.", r.Replicas-r.From, side.role(), r.Replicas)
+			w.Description += fmt.Sprintf(" %d more %sreplicas (%d now) hardly lowered it, so Forewarm asks for no more.",
+				r.Replicas-r.From, side.role(), r.Replicas)
 			w.Action = "Do not add replicas. Check the engines, the network and changes of the model."
 		case r.Replicas > side.Limit:
 			severity = Page

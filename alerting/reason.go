@@ -108,7 +108,8 @@ func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 	why := ""
 	switch p.unusable {
 	case noRequests:
-		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(finite(p.in.Minute.State.KVUsedMax)))
+		use := finite(p.in.Minute.State.KVUsedMax)
+		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(use))
 	case stale:
 		why = "There is no telemetry yet."
 		if at := p.in.Minute.LastEvent; !at.IsZero() {
@@ -135,7 +136,8 @@ func (p *draft) unsizedText() string {
 	}
 	switch {
 	case sized != nil:
-		return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))
+		return fmt.Sprintf("No demand for %s is known yet. Wait for some minutes of traffic. "+
+			"If it stays unknown, the records lack token counts.", strings.Join(sized, " or "))
 	case p.in.Pool.Limits != (capacity.Limits{}):
 		return "Only limits of the whole pool are known, and replicas do not raise them."
 	case p.in.Pool.Disaggregated:

@@ -38,7 +38,10 @@ func (p *draft) retried(r *resource) {
 	}
 	e := &r.evidence
 	withoutRetries := func(demand float64) int { return ReplicasFor(demand/factor, e.PerReplica) }
-	out := &Retried{Attempts: round(p.in.Forecast.Factor(features.DimRequests)), Factor: factor, Demand: e.Demand / factor, NeedReplicas: withoutRetries(e.NeedQuantile)}
+	out := &Retried{
+		Attempts: round(p.in.Forecast.Factor(features.DimRequests)), Factor: factor,
+		Demand: e.Demand / factor, NeedReplicas: withoutRetries(e.NeedQuantile),
+	}
 	bound := func(all, calls int) int {
 		most := maxRetryFactor * max(calls, 1)
 		if all > most {

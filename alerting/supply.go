@@ -17,11 +17,12 @@ import (
 //
 // Most engines report only once they are ready, and for some time after they were removed. So in active mode reports
 // are corrected by the requests for replicas of the last lead time: see [State.corrected].
-//
-// The pipeline projects from the same supply that Decide uses.
 func CurrentSupply(now time.Time, m features.PoolMinute, p *capacity.Pool, st State, mode Mode) (supply forecaster.Supply, observed bool) {
 	if m.State.Observed {
-		supply = forecaster.Supply{Ready: m.State.Ready, Pending: reported(now, m.State)}
+		supply.Ready = m.State.Ready
+		for _, t := range m.State.PendingSince {
+			supply.Pending = append(supply.Pending, t.UTC().Truncate(time.Second)) // as in a snapshot
+		}
 		if mode == Active && st.Delivered != nil {
 			supply = st.corrected(supply, now.Add(-forecaster.LeadTime(&p.Warmup)))
 		}
@@ -38,18 +39,6 @@ func withArrived(now time.Time, p *capacity.Pool, s forecaster.Supply) forecaste
 	warm := now.Add(-p.Warmup.Quantile(0.9))
 	ready := sort.Search(len(s.Pending), func(i int) bool { return s.Pending[i].After(warm) })
 	return forecaster.Supply{Ready: s.Ready + ready, Pending: slices.Clone(s.Pending[ready:])}
-}
-
-// reported is when each pending replica was first seen, in whole seconds as in a snapshot; now if unknown.
-func reported(now time.Time, s features.PoolState) []time.Time {
-	var since []time.Time
-	for _, t := range s.PendingSince[:min(len(s.PendingSince), s.Pending)] {
-		since = append(since, t.UTC().Truncate(time.Second))
-	}
-	for len(since) < s.Pending {
-		since = append(since, now)
-	}
-	return since
 }
 
 // corrected applies the delivered requests for replicas after since to a reported supply: requested replicas that do not
@@ -79,7 +68,9 @@ func (st *State) updateSupply(d *Decision, supply forecaster.Supply) {
 	}
 	switch {
 	case st.Delivered != nil && !d.SupplyAssumed:
-		supply.Pending = newestPending(st.Pending, max(0, *st.Delivered-supply.Ready), d.Tick)
+		missing := max(0, *st.Delivered-supply.Ready)
+		newest := st.Pending[max(0, len(st.Pending)-missing):] // the older ones have become ready
+		supply.Pending = withRequested(forecaster.Supply{Pending: newest}, d.Tick, missing).Pending
 	case d.delivered():
 		supply = withRequested(supply, d.Tick, d.Desired)
 	}
@@ -101,13 +92,4 @@ func without(s forecaster.Supply, n int) forecaster.Supply {
 	s.Pending = s.Pending[:len(s.Pending)-cancelled]
 	s.Ready -= n - cancelled
 	return s
-}
-
-// newestPending are the n newest pending replicas: the older ones have become ready. Missing ones were requested now.
-func newestPending(pending []time.Time, n int, now time.Time) []time.Time {
-	pending = slices.Clone(pending[max(0, len(pending)-n):])
-	for len(pending) < n {
-		pending = append(pending, now)
-	}
-	return pending
 }

@@ -48,8 +48,8 @@ func TestCurrentSupply(t *testing.T) {
 			want:   forecaster.Supply{Ready: 4}, observed: true,
 		},
 		"reports count, not assumptions": {
-			state: assumed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 2, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
-			want: forecaster.Supply{Ready: 5, Pending: []time.Time{ago(3), noon}}, observed: true,
+			state: assumed, minute: features.PoolState{Observed: true, Ready: 5, Pending: 1, PendingSince: []time.Time{ago(3).Add(700 * time.Millisecond)}},
+			want: forecaster.Supply{Ready: 5, Pending: []time.Time{ago(3)}}, observed: true,
 		},
 	}
 	for name, tt := range tests {

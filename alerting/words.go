@@ -246,7 +246,8 @@ func (d *Decision) advice(shed string) string {
 		if d.Reserves.String() != "" {
 			takes += " (reserve included)"
 		}
-		return joinSentences(d.chase(), fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit), capitalise("or "+shed+"."))
+		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit)
+		return joinSentences(d.chase(), raise, "Or "+shed+".")
 	case d.Desired > d.reportedReplicas() && d.byHand():
 		return d.chase()
 	case d.chase() != "":
@@ -270,10 +271,10 @@ func (d *Decision) limitKeys() string {
 // first.
 func loadAdvice(d *Decision) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
-	if len(admitted) == 0 {
-		if len(d.Drivers) == 0 {
-			return "throttle requests"
-		}
+	switch {
+	case len(admitted) == 0 && len(d.Drivers) == 0:
+		return "throttle requests"
+	case len(admitted) == 0:
 		return "throttle " + features.ClassText(largestDriver(d.Drivers).Class)
 	}
 	var parts []string
