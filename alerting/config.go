@@ -52,25 +52,23 @@ const DefaultQuantile = 0.95
 func (c Config) Check() error {
 	const horizon = forecaster.Horizon * time.Minute
 	aShare, between := "a share such as 0.9", "it between them"
-	if c.Mode != Advisory && c.Mode != Active {
-		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
-	}
-	if err := cmp.Or(
-		within("quantile", c.Quantile, 0, 0.999, aShare),
-		within("alert_probability", c.AlertProbability, 0.01, 1, aShare), within("warning_probability", c.WarningProbability, 0.01, 1, aShare),
-		within("hold", c.Hold, 0, horizon, between), within("cooldown", c.Cooldown, 0, horizon, between),
-		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, between),
-		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
-	); err != nil {
-		return err
-	}
 	switch {
+	case c.Mode != Advisory && c.Mode != Active:
+		return fmt.Errorf("mode: %q is unknown; set advisory or active", c.Mode)
 	case len(c.Priorities) > maxPriorities:
 		return fmt.Errorf("priorities: %d classes are listed; list the %d most important", len(c.Priorities), maxPriorities)
 	case !(c.WaitingPerReplica > 0):
 		return fmt.Errorf("waiting_per_replica: %g is not above 0; set 3 to 5", c.WaitingPerReplica)
 	}
-	return nil
+	return cmp.Or(
+		within("quantile", c.Quantile, 0, 0.999, aShare),
+		within("alert_probability", c.AlertProbability, 0.01, 1, aShare),
+		within("warning_probability", c.WarningProbability, 0.01, 1, aShare),
+		within("hold", c.Hold, 0, horizon, between),
+		within("cooldown", c.Cooldown, 0, horizon, between),
+		within("expiry", c.Expiry, 3*time.Minute, 24*time.Hour, between),
+		within("scale_in_step", c.ScaleInStep, 0, maxNeed, "the replicas given up at a time, or 0 for no limit"),
+	)
 }
 
 // within is the error of a key whose value is not in lo…hi; nil if it is. fix is what to set.

@@ -31,34 +31,41 @@ type Prescale struct {
 	IssuedAt   time.Time `json:"issued_at"`  // the tick of the decision
 	ExpiresAt  time.Time `json:"expires_at"` // ignore the event after this
 
-	NeededBy        *time.Time        `json:"needed_by"` // when the requested replicas must serve
-	Mode            Mode              `json:"mode"`      // follow only active decisions
-	Action          Action            `json:"action"`
-	Current         Current           `json:"replicas"`
-	DesiredReplicas int               `json:"desired_replicas"`          // that the pool should have, including pending ones
-	Withheld        string            `json:"withheld,omitempty"`        // why not to follow desired_replicas, such as in the first minutes
-	DesiredByRole   *Roles            `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
-	FloorReplicas   *int              `json:"floor_replicas"`            // for the load of this minute, without a forecast; null if no capacity is known
-	Reserves        capacity.Reserves `json:"reserves"`                  // replicas kept in addition to the need of demand
+	NeededBy        *time.Time `json:"needed_by"` // when the requested replicas must serve
+	Mode            Mode       `json:"mode"`      // follow only active decisions
+	Action          Action     `json:"action"`
+	Current         Current    `json:"replicas"`
+	DesiredReplicas int        `json:"desired_replicas"`          // that the pool should have, including pending ones
+	Withheld        string     `json:"withheld,omitempty"`        // why not to follow desired_replicas, such as in the first minutes
+	DesiredByRole   *Roles     `json:"desired_by_role,omitempty"` // of a disaggregated pool; decode is desired_replicas
+	// for the load of this minute, without a forecast; null if no capacity is known
+	FloorReplicas *int              `json:"floor_replicas"`
+	Reserves      capacity.Reserves `json:"reserves"` // replicas kept in addition to the need of demand
 
-	BindingResource string        `json:"binding_resource,omitempty"`   // the resource that needs most replicas; missing if no capacity is known
-	Probability     *float64      `json:"saturation_probability"`       // of saturation within the lead window without scaling; null if no capacity is known
-	SaturationETA   SaturationETA `json:"saturation_at"`                // when it saturates without scaling
-	Prefill         *Saturation   `json:"prefill_saturation,omitempty"` // of a disaggregated pool's prefill replicas; the above is for decode replicas
-	LeadTime        float64       `json:"lead_time_seconds"`            // the warm-up quantile used
-	Quantile        float64       `json:"quantile"`                     // of demand to provide for
-	QuantileFrom    string        `json:"quantile_from"`                // stated, cost or default
+	// the resource that needs most replicas; missing if no capacity is known
+	BindingResource string `json:"binding_resource,omitempty"`
+	// of saturation within the lead window without scaling; null if no capacity is known
+	Probability   *float64      `json:"saturation_probability"`
+	SaturationETA SaturationETA `json:"saturation_at"` // when it saturates without scaling
+	// of a disaggregated pool's prefill replicas; the above is for decode replicas
+	Prefill      *Saturation `json:"prefill_saturation,omitempty"`
+	LeadTime     float64     `json:"lead_time_seconds"` // the warm-up quantile used
+	Quantile     float64     `json:"quantile"`          // of demand to provide for
+	QuantileFrom string      `json:"quantile_from"`     // stated, cost or default
 
-	Drivers     []forecaster.Driver      `json:"drivers"`                    // causes of a rise
-	Events      []forecaster.EventEffect `json:"events,omitempty"`           // scheduled events in the forecast
-	Constraints []string                 `json:"constraints"`                // bounds that changed the number, such as "replicas.max 16: 19 wanted"
-	Admission   []AdmissionLimit         `json:"admission_limits,omitempty"` // by class, while saturation cannot be averted; other classes are not limited
-	Retries     *Retried                 `json:"retries,omitempty"`          // load that retries add to the binding resource
-	Reason      string                   `json:"reason"`                     // in sentences, for people
-	Evidence    string                   `json:"evidence"`                   // pool, tick and stream sequence of the decision in the log
-	Model       string                   `json:"model,omitempty"`            // of the forecast of the binding resource
-	Confidence  string                   `json:"confidence"`                 // cold below an hour of known minutes, warm below two days, then seasonal
-	Warnings    []string                 `json:"warnings"`                   // what was assumed, in sentences
+	Drivers []forecaster.Driver      `json:"drivers"`          // causes of a rise
+	Events  []forecaster.EventEffect `json:"events,omitempty"` // scheduled events in the forecast
+	// bounds that changed the number, such as "replicas.max 16: 19 wanted"
+	Constraints []string `json:"constraints"`
+	// by class, while saturation cannot be averted; other classes are not limited
+	Admission []AdmissionLimit `json:"admission_limits,omitempty"`
+	Retries   *Retried         `json:"retries,omitempty"` // load that retries add to the binding resource
+	Reason    string           `json:"reason"`            // in sentences, for people
+	Evidence  string           `json:"evidence"`          // pool, tick and stream sequence of the decision in the log
+	Model     string           `json:"model,omitempty"`   // of the forecast of the binding resource
+	// cold below an hour of known minutes, warm below two days, then seasonal
+	Confidence string   `json:"confidence"`
+	Warnings   []string `json:"warnings"` // what was assumed, in sentences
 }
 
 // Current is the current replicas.

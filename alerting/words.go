@@ -29,6 +29,9 @@ const (
 	maxRelief  = 2   // admission limits in an alert; the event lists all
 	minorShare = 0.1 // of demand, below which a class is not named as the cause
 	minLoss    = 0.1 // of the cache hit ratio, that is mentioned besides the main cause
+
+	limitPrefix      = "limits." // of the names of limits of the whole pool
+	limitProbability = 0.5       // least probability of reaching one that raises an alert
 )
 
 // with adds sentences to the description as far as maxWords allows.
@@ -91,11 +94,6 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 	}
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, span(window), likelihood(probability))
 }
-
-const (
-	limitPrefix      = "limits." // of the names of limits of the whole pool
-	limitProbability = 0.5       // least probability of reaching one that raises an alert
-)
 
 // limitText is that a limit of the whole pool is exceeded or will be reached within the window; "" if that is unlikely.
 func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
@@ -188,9 +186,6 @@ func classText(d *forecaster.Driver) string {
 	return class
 }
 
-// byHand reports whether autoscalers do not get Desired.
-func (d *Decision) byHand() bool { return d.Mode == Advisory || d.Withheld != "" }
-
 // overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
@@ -228,7 +223,7 @@ func (d *Decision) assumptionSentence() string {
 // chase is what a person can do to get the replicas that Desired counts; "" if they are there, or not late yet.
 func (d *Decision) chase() string {
 	switch more := d.Desired > d.reportedReplicas(); {
-	case more && d.byHand():
+	case more && !d.delivered():
 		return fmt.Sprintf("Scale to %s by hand.", d.replicasText(d.Desired))
 	case more && d.overdue():
 		return "Check the autoscaler."
@@ -248,7 +243,7 @@ func (d *Decision) advice(shed string) string {
 		}
 		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit)
 		return joinSentences(d.chase(), raise, "Or "+shed+".")
-	case d.Desired > d.reportedReplicas() && d.byHand():
+	case d.Desired > d.reportedReplicas() && !d.delivered():
 		return d.chase()
 	case d.chase() != "":
 		return joinSentences(d.chase(), capitalise(shed+" until they serve."))

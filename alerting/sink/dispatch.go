@@ -187,8 +187,8 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 		sleep.For(ctx, pause)
 		return err
 	}
-	if id, naming := l.id(d.Notice); naming && failure == nil {
-		err = q.SetDelivered(sending, d.Notice.Identity(), id)
+	if s, ok := l.sink.(namer); ok && failure == nil {
+		err = q.SetDelivered(sending, d.Notice.Identity(), s.ID(d.Notice))
 	}
 	l.waits(q, d.Waiting)
 	return errors.Join(err, d.Settle())
@@ -200,9 +200,8 @@ func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool,
 	if !l.sink.Accepts(n) {
 		return false, nil
 	}
-	id, naming := l.id(n)
-	if naming {
-		if last, err := q.Delivered(ctx, n.Identity()); err != nil || last == id {
+	if s, ok := l.sink.(namer); ok {
+		if last, err := q.Delivered(ctx, n.Identity()); err != nil || last == s.ID(n) {
 			return false, err
 		}
 	}
@@ -264,14 +263,6 @@ func (q *ownQueue) SetDelivered(_ context.Context, identity, id string) error {
 	}
 	q.delivered[identity] = id
 	return nil
-}
-
-// id is the id under which the sink sends n. naming is true if other notices may have the same id.
-func (l *lane) id(n alerting.Notice) (id string, naming bool) {
-	if s, ok := l.sink.(namer); ok {
-		return s.ID(n), true
-	}
-	return n.ID(), false
 }
 
 // attempt tries once to send n, unless the consumer has asked to wait, and counts the outcome. pause is the time to wait
