@@ -182,6 +182,11 @@ func TestDecide(t *testing.T) {
 		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
 		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
 		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},
+		"a limit below the replicas": {scene: scene{ready: 8, median: flat(790), last: 790, edit: func(in *Input) { in.Pool.Replicas.Max = 6 }}, state: earlier(8), want: 6, action: ScaleIn,
+			says: "the pool needs 8 replicas. Advising 6 replicas (8 now). Limited by replicas.max 6: 8 wanted."},
+		"a limit below the replicas, and a queue": {scene: scene{ready: 8, median: flat(10), last: 10, edit: func(in *Input) {
+			in.Pool.Replicas.Max, in.Minute.State.WaitingPerReady = 6, 2
+		}}, state: earlier(8), want: 6, action: ScaleIn, says: "1 replica would do, but requests are waiting. Advising 6 replicas (8 now)."},
 		"a quota within reach": {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) {
 			in.Limits = []forecaster.ResourceProjection{{Dimension: "limits.requests_per_min", PerReplica: 10, Demand: 8, ETA: forecaster.ETA{P50: 9 * time.Minute}}}
 			in.Limits[0].Probability[17] = .8 // within the lead time and hold

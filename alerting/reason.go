@@ -76,7 +76,9 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
 	byFloor := s.floorCause != "" && s.floor >= s.need && s.floor > s.current
-	keepsMore := d.Needed < s.current && d.Desired == s.current && d.Desired > p.in.Pool.BoundsOf(s.role).Min
+	if fewer {
+		stay = move
+	}
 	switch {
 	case more && byFloor:
 		return []string{capitalise(s.floorCause) + ".", move}
@@ -86,19 +88,14 @@ func (p *draft) findings(d *Decision, s *side) []string {
 		return []string{riskSentence(d, p.cfg), move}
 	case more:
 		return []string{riskSentence(d, p.cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
-	case fewer && s.enough < s.current:
+	case fewer && d.Needed < s.current:
 		text := fmt.Sprintf("%s will do for the next %s, with a certainty of %s.",
 			capitalise(d.replicasText(s.enough)), span(p.Lead+p.cfg.Cooldown), percent(p.KeepQuantile))
 		return []string{text, move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
-	case keepsMore:
-		return []string{capitalise(d.replicasText(d.Needed)) + " would do.", stay}
-	case d.Needed > d.Desired:
+	case d.Needed > d.Desired && !fewer:
 		return []string{riskSentence(d, p.cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
-	}
-	if fewer { // by a bound
-		stay = move
 	}
 	return []string{riskSentence(d, p.cfg), stay}
 }
