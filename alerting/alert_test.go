@@ -215,6 +215,19 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// An alert says to raise the limit of the replicas, and nothing that is no limit: neither the bound on replicas for
+// retries nor the step of a scale-in.
+func TestLimitToRaise(t *testing.T) {
+	for _, other := range []Constraint{{Key: "retries", Bound: 19, Wanted: 30}, {Key: "scale_in_step", Bound: 1, Wanted: 19}} {
+		d := decided()
+		d.Limit, d.Constraints = 16, []Constraint{other, {Key: "replicas.max", Bound: 16, Wanted: 19}}
+		want := "Raise replicas.max: 19 replicas (reserve included) are needed, 16 are allowed."
+		if got := d.advice("throttle requests"); !strings.Contains(got, want) {
+			t.Errorf("%s: %q does not have %q", other.Key, got, want)
+		}
+	}
+}
+
 // quota gives the pool a limit of 600 requests a minute, with the demand per second and the probability of reaching it.
 func quota(perS, probability float64) func(*Decision) {
 	return func(d *Decision) {

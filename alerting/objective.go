@@ -195,7 +195,7 @@ func (b *conditions) latency() {
 			w.Action = "Do not add replicas. Check the engines, the network and changes of the model."
 		case r.Replicas > side.Limit:
 			severity = Page
-			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", side.limitKeys(), side.replicasText(r.Replicas), side.Limit)
+			w.Action = fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", side.limitKey(), side.replicasText(r.Replicas), side.Limit)
 		case r.Replicas > 0:
 			w.Description, w.Action = joinSentences(w.Description, requestSentence(side)), joinSentences(side.chase(), w.Action)
 		}

@@ -241,7 +241,7 @@ func (d *Decision) advice(shed string) string {
 		if d.Reserves.String() != "" {
 			takes += " (reserve included)"
 		}
-		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKeys(), takes, d.Limit)
+		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKey(), takes, d.Limit)
 		return joinSentences(d.chase(), raise, "Or "+shed+".")
 	case d.Desired > d.reportedReplicas() && !d.delivered():
 		return d.chase()
@@ -253,13 +253,14 @@ func (d *Decision) advice(shed string) string {
 	return fmt.Sprintf("Nothing yet: %s will probably do.", d.replicasText(d.Ready))
 }
 
-// limitKeys are the configuration keys of the bounds on d.
-func (d *Decision) limitKeys() string {
-	var keys []string
+// limitKey is the configuration key of the limit on d.
+func (d *Decision) limitKey() string {
 	for _, c := range d.Constraints {
-		keys = append(keys, c.Key)
+		if c.Key == budgetKey || strings.HasSuffix(c.Key, "replicas.max") {
+			return c.Key
+		}
 	}
-	return cmp.Or(strings.Join(keys, ", "), "the limit")
+	return "the limit"
 }
 
 // loadAdvice is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
