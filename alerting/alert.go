@@ -178,9 +178,9 @@ func compareActive(o ActiveAlert, c *Condition) int {
 	return cmp.Or(order, strings.Compare(o.separate(), c.separate()))
 }
 
-// separate is the resource, if it has a condition of its own: a sink, or a limit of the whole pool.
+// separate is the resource, if it has a condition of its own: a sink, a limit of the whole pool, or a contradicted rate.
 func (c *Condition) separate() string {
-	if c.Pool == "" || strings.HasPrefix(c.Resource, limitPrefix) {
+	if c.Pool == "" || c.Name == RateContradicted || strings.HasPrefix(c.Resource, limitPrefix) {
 		return c.Resource
 	}
 	return ""

@@ -240,7 +240,7 @@ func retrying(share, attempts float64) *forecaster.PoolForecast {
 }
 
 // A pool has one alert for all resources that run out, with the resource label of the first firing tick. Prefill
-// replicas, each limit of the whole pool and each sink have their own alert.
+// replicas, each limit of the whole pool, each contradicted rate and each sink have their own alert.
 func TestAlertIdentity(t *testing.T) {
 	b := new(AlertTracker)
 	for i, resource := range []string{"kv", "decode", "prefill", "kv"} {
@@ -249,12 +249,13 @@ func TestAlertIdentity(t *testing.T) {
 			{Name: SaturationAhead, Pool: "p", Resource: resource, Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Resource: "limits.tokens_per_min", Severity: Warning},
 			{Name: SaturationAhead, Pool: "p", Role: "prefill", Resource: "transfer", Severity: Warning},
+			{Name: RateContradicted, Pool: "p", Resource: "kv", Severity: Warning}, {Name: RateContradicted, Pool: "p", Resource: "decode", Severity: Warning},
 		})
 		var got []string
 		for _, a := range alerts {
 			got = append(got, a.Identity())
 		}
-		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/limits.tokens_per_min", "ForewarmSaturationAhead/p/transfer/role=prefill"}
+		want := []string{"ForewarmSinkFailing//nats", "ForewarmSinkFailing//webhook", "ForewarmRateContradicted/p/decode", "ForewarmRateContradicted/p/kv", "ForewarmSaturationAhead/p/decode", "ForewarmSaturationAhead/p/limits.tokens_per_min", "ForewarmSaturationAhead/p/transfer/role=prefill"}
 		if diff := cmp.Diff(want, got); i > 0 && diff != "" {
 			t.Errorf("tick %d: %s", i, diff)
 		}
