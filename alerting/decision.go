@@ -57,8 +57,9 @@ type Decision struct {
 	NeededBy time.Time `json:"needed_by" cbor:"12,keyasint"`
 	Expires  time.Time `json:"expires_at" cbor:"13,keyasint"`
 
-	Binding     string                `json:"binding_resource" cbor:"14,keyasint"`
-	Probability float64               `json:"probability" cbor:"15,keyasint"` // of saturation within the lead window without scaling; invalid if Binding is empty
+	Binding string `json:"binding_resource" cbor:"14,keyasint"`
+	// Probability is that of saturation within the lead window without scaling; invalid if Binding is empty.
+	Probability float64               `json:"probability" cbor:"15,keyasint"`
 	ETA         forecaster.ETA        `json:"eta" cbor:"16,keyasint"`
 	Lead        time.Duration         `json:"lead" cbor:"17,keyasint"`
 	Quantile    float64               `json:"quantile" cbor:"18,keyasint"`
@@ -78,8 +79,9 @@ type Decision struct {
 	Limit        int               `json:"limit" cbor:"31,keyasint"`    // largest number of replicas that the pool's bounds allow
 	AskedAt      time.Time         `json:"asked_at" cbor:"30,keyasint"` // newest request for more replicas; zero if never
 
-	ByRole *Roles                   `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
-	Events []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`          // of the calendar, in the forecast of Binding
+	ByRole *Roles `json:"desired_by_role,omitempty" cbor:"34,keyasint,omitempty"` // of a disaggregated pool
+	// Events are those of the calendar, in the forecast of Binding.
+	Events []forecaster.EventEffect `json:"events,omitempty" cbor:"36,keyasint,omitempty"`
 
 	Admission []AdmissionLimit `json:"admission_limits,omitempty" cbor:"37,keyasint,omitempty"` // when saturation cannot be averted
 

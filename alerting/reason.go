@@ -35,11 +35,8 @@ func (p *draft) reason() string {
 		}
 	}
 	if v := d.Prefilling(); v != nil && (v.Action != Hold || v.Needed > v.Desired) {
-		for _, text := range append(p.findings(v, &p.prefill), v.limited()) {
-			if !slices.Contains(s, text) {
-				s = append(s, text)
-			}
-		}
+		of := append(p.findings(v, &p.prefill), v.limited())
+		s = append(s, slices.DeleteFunc(of, func(text string) bool { return slices.Contains(s, text) })...)
 	}
 	return zoneOnce(joinSentences(s...))
 }

@@ -67,13 +67,6 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-func timeAhead(d time.Duration) string {
-	if d <= time.Minute {
-		return "within a minute"
-	}
-	return "in about " + span(d)
-}
-
 // overCapacity reports whether demand exceeds the ready capacity.
 func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 	have := r.PerReplica * float64(d.Ready)
@@ -90,7 +83,11 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 	case d.overCapacity(r):
 		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
-		return what + " will " + end + " " + timeAhead(min(r.ETA.P50, window)) // half of the chance lies before the window ends
+		when := "within a minute"
+		if ahead := min(r.ETA.P50, window); ahead > time.Minute { // half of the chance lies before the window ends
+			when = "in about " + span(ahead)
+		}
+		return what + " will " + end + " " + when
 	}
 	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, span(window), likelihood(probability))
 }

@@ -17,9 +17,6 @@ type pace struct {
 	timeout, first, longest time.Duration
 }
 
-// usualPace fits advice and alerts, which expire within minutes.
-var usualPace = pace{15 * time.Second, 500 * time.Millisecond, 15 * time.Second}
-
 // Bounds of delivery.
 const (
 	lastAttempt   = time.Second     // how long a running attempt may still take when the process ends
@@ -52,8 +49,9 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Q
 	d := &Dispatcher{}
 	for _, s := range sinks {
 		l := &lane{
-			sink: s, pace: usualPace, report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{},
-			own: &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}},
+			sink: s, report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{},
+			pace: pace{timeout: 15 * time.Second, first: time.Second / 2, longest: 15 * time.Second}, // advice expires within minutes
+			own:  &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}},
 		}
 		l.queues = append(l.queues, l.own)
 		for _, reports := range []bool{false, true} {
