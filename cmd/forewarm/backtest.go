@@ -36,6 +36,19 @@ func runBacktest(f *flag.FlagSet) action {
 	var prometheus prometheusFlags
 	prometheus.register(f)
 	return func(ctx context.Context, args []string, std streams) (err error) {
+		var cfg *config.Config
+		var kvTokens float64 // of the configured pool
+		if *path != "" {
+			if cfg, err = loadConfig(*path); err != nil {
+				return err
+			}
+			pc := cfg.Pipeline()
+			if c.Pool, err = choosePool(&pc, *path, c.Options.Pool); err != nil {
+				return err
+			}
+			c.Decision, c.Features = pc.Decision, &pc.Features
+			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
+		}
 		if prometheus.url != "" {
 			c.Recorded = &backtest.Recorded{}
 			*policies = cmp.Or(*policies, "forewarm,recorded,static_peak,reactive_keda,reactive_floor,oracle")
@@ -56,24 +69,10 @@ func runBacktest(f *flag.FlagSet) action {
 				return err
 			}
 		}
-		var cfg *config.Config
-		var kvTokens float64
-		if *path != "" {
-			if cfg, err = loadConfig(*path); err != nil {
-				return err
-			}
-			pc := cfg.Pipeline()
-			if c.Pool, err = choosePool(&pc, *path, c.Options.Pool); err != nil {
-				return err
-			}
-			c.Decision, c.Features = pc.Decision, &pc.Features
-			c.Options.Pool, kvTokens = c.Pool.Name, c.Pool.KVTokens
-		}
 		bar := progress{w: std.err}
 		defer bar.finish()
 		c.Options.Progress = bar.show
 		if prometheus.url != "" {
-			c.Options.Pool = cmp.Or(c.Options.Pool, "pool")
 			if c.Recorded, err = prometheus.read(ctx, cfg, c.Options.Pool, kvTokens, &bar); err != nil {
 				return err
 			}

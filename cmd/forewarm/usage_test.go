@@ -239,7 +239,7 @@ func TestWarnings(t *testing.T) {
 	for args, want := range map[string]string{
 		"check -offline -config bare.yaml": "warning: pool chat has no capacity", "check -offline -config sized.yaml": "",
 		"check -offline -config hosted.yaml": "",
-		"backtest short.csv":                 "nothing is scored: ",
+		"backtest short.csv":                 "nothing is scored: ", "backtest -config sized.yaml short.csv": "nothing is scored: ",
 	} {
 		code, out, errs := runHere(t.Context(), strings.Fields(args)...)
 		if code != 0 || !strings.Contains(out, want) || want == "" && strings.Contains(out, "warning") {
