@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -30,5 +31,21 @@ func TestReversedActions(t *testing.T) {
 		if a := p.account; a.Actions != tt.actions || a.Reversed != tt.reversed {
 			t.Errorf("%s: %d of %d actions are reversed, want %d of %d", name, a.Reversed, a.Actions, tt.reversed, tt.actions)
 		}
+	}
+}
+
+// TestMinutesOfUnknownDemand: a minute of which no demand is known counts as neither saturated nor served, but its replicas cost.
+func TestMinutesOfUnknownDemand(t *testing.T) {
+	load := Load{math.NaN(), math.NaN(), math.NaN(), 8}
+	pool, err := PeakPool("p", load, 2, capacity.Lag{P50: time.Minute, P90: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.GPU.PerReplica = 1
+	p := NewFluidPool(pool, DefaultStart, 1)
+	p.Step(load)
+	p.Step(unknownLoad)
+	if a := p.account; a.Minutes != 1 || a.Asked != 8 || a.Met != 8 || math.Abs(a.GPUHours-4./60) > 1e-9 {
+		t.Errorf("%+v, want one minute with 8 requests per second that are met, and four replica-minutes", a)
 	}
 }

@@ -21,7 +21,7 @@ type fixedPool struct {
 	from     time.Time
 	cfg      alerting.Config
 
-	need        []float64 // of each minute since from
+	need        []float64 // of each minute since from, replicas; 0 if unknown
 	probability []float64 // of saturation within the warning window, at the start of the minute; NaN if none was made
 }
 

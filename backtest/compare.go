@@ -7,7 +7,7 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Account is the cost and service of a pool.
+// Account is the cost and service of a pool. Only minutes with known demand are counted; all cost GPU-hours.
 type Account struct {
 	Minutes, Saturated int
 	Asked, Met         float64 // weight of the requests, and of those that did not wait for a replica

@@ -144,19 +144,23 @@ func (p *FluidPool) Step(load Load) {
 		arrives += work
 	}
 	work := arrives + p.backlog
-	p.account.Minutes++
-	weight := 1.0
-	if r := load.Of(capacity.Requests); r >= 0 {
-		weight = r
-	}
-	p.account.Asked += weight
+	met := 1.0 // share of the minute's requests that did not wait
+	p.backlog = 0
 	if work > serving {
-		p.account.Saturated++
-		p.account.Met += weight * serving / work
+		met = serving / work
 		p.backlog = min(work-serving, maxQueueMinutes*max(serving, 1))
-	} else {
-		p.account.Met += weight
-		p.backlog = 0
+	}
+	if !load.unknown() {
+		weight := 1.0
+		if r := load.Of(capacity.Requests); r >= 0 {
+			weight = r
+		}
+		p.account.Minutes++
+		p.account.Asked += weight
+		p.account.Met += weight * met
+		if work > serving {
+			p.account.Saturated++
+		}
 	}
 	turned := 0.0 // lost share of the arrivals
 	if lost := work - serving - p.backlog; lost > 0 && arrives > 0 {

@@ -73,8 +73,10 @@ func (r *recordedRows) next() (Item, error) {
 		}
 		seconds := features.Minute.Seconds()
 		sum := &ingest.Sum{
-			Class: recordedClass, Start: start, Requests: seconds * rates.Of(features.DimRequests),
-			PromptTokens: seconds * rates.Of(features.DimPrefill), CachedTokens: math.NaN(), OutputTokens: seconds * rates.Of(features.DimDecode),
+			Class: recordedClass, Start: start,
+			Requests:     seconds * rates.Of(features.DimRequests),
+			PromptTokens: seconds * rates.Of(features.DimPrefill), CachedTokens: math.NaN(),
+			OutputTokens: seconds * rates.Of(features.DimDecode),
 		}
 		if kv := rates.Of(features.DimKV); !math.IsNaN(kv) {
 			sum.KVTokens = &kv

@@ -53,15 +53,14 @@ func (s *Summary) WriteText(w io.Writer) error {
 type page struct {
 	*Summary
 	Title, Scored, Sizing string
-	Shown                 []Result // one row per policy: the tuned or the default setting
-	Recorded, Own         *Result  // if the replicas were recorded
+	Shown                 []shownPolicy // the tuned or the default setting of each policy
+	Recorded, Own         *Result       // if the replicas were recorded
 	Forecast              template.HTML
-	Tracks                []drawnTrack
 }
 
-type drawnTrack struct {
-	Policy, Knob string
-	SVG          template.HTML
+type shownPolicy struct {
+	Result
+	Track template.HTML
 }
 
 // writeReport writes a self-contained, printable page without scripts.
@@ -81,8 +80,7 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	}
 	for _, c := range r.shown(s) {
 		row := c.row()
-		p.Shown = append(p.Shown, row)
-		p.Tracks = append(p.Tracks, drawnTrack{row.Policy, row.Knob, drawTrack(c.track, r.scores.from)})
+		p.Shown = append(p.Shown, shownPolicy{row, drawTrack(c.track, r.scores.from)})
 		switch row.Policy {
 		case RecordedPolicy:
 			p.Recorded = &row
@@ -164,7 +162,7 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 	return template.HTML(c.String())
 }
 
-// trackMinute is a minute of a pool, for drawing.
+// trackMinute is a minute of a pool, for drawing. It is small, because a sweep has hundreds of pools.
 type trackMinute struct {
 	need         float32 // NaN if unknown
 	ready, asked int32   // replicas; asked includes those that warm up

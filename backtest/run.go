@@ -92,9 +92,7 @@ func newRunner(ctx context.Context, cfg RunConfig) (*runner, error) {
 	}
 	r.scores = &scores{from: r.share(cfg.ScoreFrom), series: map[seriesKey]*forecaster.Scorer{}}
 	r.until = r.share(cfg.ScoreTo)
-	if err := r.createPools(); err != nil {
-		return nil, err
-	}
+	r.createPools()
 	r.plot = newPlot(r.demand, r.scores.from)
 	if r.forecasts, err = createTable(cfg.Forecasts, forecastsHeader); err != nil {
 		return nil, err
@@ -130,9 +128,7 @@ func (r *runner) run(ctx context.Context) error {
 					return nil
 				}
 				r.serve(batch.Watermark.At)
-				if batch.Watermark.Pool == "" {
-					r.holes++ // no data of replicas either
-				} else {
+				if batch.Watermark.Pool != "" { // in a hole of the log replicas do not report either
 					batch.Replicas = r.own.pool.Reports(batch.Replicas)
 				}
 			}
@@ -153,10 +149,15 @@ func (r *runner) pipelineConfig(timed bool) pipeline.Config {
 func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
+		need := r.own.pool.Need(load)
 		for _, w := range r.fixedPools {
 			if !r.now.Before(w.from) {
-				w.need = append(w.need, r.own.pool.Need(load))
+				w.need = append(w.need, need)
 			}
+		}
+		if load.unknown() {
+			need = math.NaN() // drawn as a gap
+			r.holes++
 		}
 		for _, settings := range r.policies {
 			for _, c := range settings {
@@ -166,11 +167,7 @@ func (r *runner) serve(t time.Time) {
 				c.pool.Step(load)
 				o := c.pool.Observe()
 				if o.At.After(r.scores.from) {
-					m := trackMinute{float32(o.Need), int32(o.Ready), int32(o.Ready + o.Pending)}
-					if load.unknown() {
-						m.need = float32(math.NaN())
-					}
-					c.track = append(c.track, m)
+					c.track = append(c.track, trackMinute{float32(need), int32(o.Ready), int32(o.Ready + o.Pending)})
 				}
 				if c.policy == nil {
 					continue // decides in emit

@@ -42,8 +42,9 @@ type RunConfig struct {
 	Warmup       capacity.Lag
 
 	Policies []string // of the catalog; "all" for all. Forewarm always takes part.
-	Sweep    bool     // all settings of the knobs, not only the default
-	Seed     uint64   // of the warm-ups
+	specs    []PolicySpec
+	Sweep    bool   // all settings of the knobs, not only the default
+	Seed     uint64 // of the warm-ups
 
 	// Output files; "" for none.
 	Forecasts, Decisions, Summary string
@@ -122,9 +123,11 @@ func (c *RunConfig) Prepare() error {
 		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
 	}
 	c.Policies = append(slices.Clip(c.Policies), ForewarmPolicy)
-	if _, err := PoliciesNamed(c.Policies); err != nil {
+	specs, err := PoliciesNamed(c.Policies)
+	if err != nil {
 		return fmt.Errorf("policies: %w", err)
 	}
+	c.specs = specs
 	if c.Options.Pool == "" {
 		c.Options.Pool = DefaultPool
 		if c.Pool != nil {
@@ -135,7 +138,7 @@ func (c *RunConfig) Prepare() error {
 		return nil
 	}
 	// The warm-up has the rules of a pool.
-	_, err := capacity.New(capacity.Config{Name: c.Options.Pool, Warmup: c.Warmup, Replicas: capacity.Replicas{Max: 1}}, nil)
+	_, err = capacity.New(capacity.Config{Name: c.Options.Pool, Warmup: c.Warmup, Replicas: capacity.Replicas{Max: 1}}, nil)
 	if err != nil {
 		return errors.New(strings.Replace(err.Error(), "pools["+c.Options.Pool+"].warmup.", "warmup-", 1))
 	}

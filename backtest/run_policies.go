@@ -15,19 +15,14 @@ import (
 )
 
 // createPools creates the pools of the run: of the pipeline, of Forewarm with other settings, and of rivals.
-func (r *runner) createPools() error {
-	specs, err := PoliciesNamed(r.cfg.Policies)
-	if err != nil {
-		return err
-	}
+func (r *runner) createPools() {
 	r.now = r.demand.Start
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
 	tuning := scene.Need[:r.minutes(r.scores.from)]
 	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
 		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
 	}
-	for i := range specs {
-		spec := &specs[i]
+	for _, spec := range r.cfg.specs {
 		if spec.Name == ForewarmPolicy {
 			spec.Knobs = slices.Clone(spec.Knobs)
 			spec.Knobs[0].Default, _ = alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
@@ -59,7 +54,6 @@ func (r *runner) createPools() error {
 		}
 		r.policies = append(r.policies, all)
 	}
-	return nil
 }
 
 func (r *runner) summary() Summary {
@@ -129,8 +123,10 @@ type contender struct {
 func (c *contender) row() Result {
 	a := &c.pool.account
 	return Result{
-		Policy: c.name, Knob: c.knob, Default: c.isDefault, SaturatedShare: Number(a.SaturatedShare()), SLOAttainment: Number(value.Share(a.Met, a.Asked)),
-		GPUHours: Number(a.GPUHours), ScaleActions: a.Actions, SaturatedMinutes: a.Saturated,
+		Policy: c.name, Knob: c.knob, Default: c.isDefault,
+		SaturatedShare: Number(a.SaturatedShare()), SaturatedMinutes: a.Saturated,
+		SLOAttainment: Number(value.Share(a.Met, a.Asked)),
+		GPUHours:      Number(a.GPUHours), ScaleActions: a.Actions,
 		ReversedShare: Number(value.Share(float64(a.Reversed), float64(a.Actions))),
 		ActionsPerDay: Number(value.Share(float64(a.Actions), float64(a.Minutes)/day)),
 	}

@@ -340,6 +340,14 @@ func TestWideBinsAreNoted(t *testing.T) {
 	}
 }
 
+// TestLongHole: all minutes of a hole of more than a week are counted.
+func TestLongHole(t *testing.T) {
+	s := mustRun(t, RunConfig{Trace: write(t, "t_s,class,prompt_tokens,output_tokens\n0,c,10,10\n691200,c,10,10\n")})
+	if s.Minutes != 8*day+1 || s.Holes != 8*day-1 {
+		t.Errorf("%d minutes, %d in holes; want %d, all but two in holes", s.Minutes, s.Holes, 8*day+1)
+	}
+}
+
 // TestHoles: minutes that are missing in the log do not count as minutes without traffic. In a hole there is no
 // scale-in, no forecast and no score. After it, forecasts continue at the level before it.
 func TestHoles(t *testing.T) {

@@ -84,8 +84,9 @@ func (s *Source) Next(b *ingest.Batch) error {
 			}
 			s.close(b, end)
 			silence := at.Sub(s.newest)
-			hole := s.everyMinute || silence > maxSilence || silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
-			if hole && s.newest.Before(end.Add(-features.Minute)) {
+			unusual := silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
+			silent := s.newest.Before(end.Add(-features.Minute)) // the whole minute
+			if silent && (s.everyMinute || silence > maxSilence || unusual) {
 				s.watermark.Pool = ""
 			}
 			return nil

@@ -29,7 +29,8 @@ const (
 // (arXiv:2401.17644), and the members of Mooncake's records (arXiv:2407.00079). A column with our name comes first.
 var publicColumns = []struct{ public, ours string }{
 	{calendarColumn, "t_s"}, {"ContextTokens", "prompt_tokens"}, {"GeneratedTokens", "output_tokens"},
-	{"Timestamp", "t_s"}, {"Model", "class"}, {"Session ID", "session"}, {"Request tokens", "prompt_tokens"}, {"Response tokens", "output_tokens"},
+	{"Timestamp", "t_s"}, {"Model", "class"}, {"Session ID", "session"},
+	{"Request tokens", "prompt_tokens"}, {"Response tokens", "output_tokens"},
 	{"timestamp", "t_s"}, {"input_length", "prompt_tokens"}, {"output_length", "output_tokens"},
 }
 
@@ -59,8 +60,11 @@ type tableReader struct {
 // newTableReader reads the first line. It is a file of bins if there is a requests column, or if the width of a bin is
 // given.
 func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, Format, error) {
-	c := &tableReader{lines: l, class: o.Class, start: DefaultStart, limits: ingest.DefaultLimits(), columns: map[string]int{}, fields: mooncakeMembers}
-	c.maxCount = float64(c.limits.Tokens)
+	limits := ingest.DefaultLimits()
+	c := &tableReader{
+		lines: l, class: o.Class, start: DefaultStart, limits: limits, maxCount: float64(limits.Tokens),
+		columns: map[string]int{}, fields: mooncakeMembers,
+	}
 	if c.mooncake = first[0] == '{'; c.mooncake {
 		l.repeat = true
 	} else if err := c.split(first); err != nil {
