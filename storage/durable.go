@@ -18,17 +18,18 @@ var ErrLocked = errors.New("in use by another forewarm")
 // process dies.
 func Lock(dir string) (fileutil.Releaser, error) {
 	name := filepath.Join(dir, "lock")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
+	var lock fileutil.Releaser
+	err := os.MkdirAll(dir, 0o750)
+	if err == nil {
+		lock, _, err = fileutil.Flock(name)
 	}
-	r, _, err := fileutil.Flock(name)
-	if errors.As(err, new(*os.PathError)) {
+	switch {
+	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
 	}
-	return r, nil
+	return lock, nil
 }
 
 // WriteFile writes data to path atomically, and creates its directory if needed. It writes a second file, syncs and
@@ -82,21 +83,22 @@ func Space(dir string) (free, used int64, err error) {
 	}
 }
 
-// FullError means that a file system has too little room.
+// FullError means that less than Reserve is free on a file system.
 type FullError struct {
-	Dir        string
-	Free, Need int64 // bytes
+	dir  string
+	free int64 // bytes
 }
 
 func (e *FullError) Error() string {
 	return fmt.Sprintf("the disk of %s is full: %d MiB are free, %d MiB are needed; it goes on by itself once there is room",
-		e.Dir, e.Free>>20, (e.Need+(1<<20-1))>>20)
+		e.dir, e.free>>20, Reserve>>20)
 }
 
-// hasRoom returns an error if less than Reserve is free. If the free space is unknown, the write decides.
-func (s *Store) hasRoom() error {
-	if free, err := s.free(s.dir); err == nil && free < Reserve {
-		return &FullError{s.dir, free, Reserve}
+// HasRoom returns a [FullError] if less than Reserve is free at a directory, as free says, which is [Free] or a test's. If
+// the free space is unknown, the write decides.
+func HasRoom(dir string, free func(dir string) (bytes int64, err error)) error {
+	if bytes, err := free(dir); err == nil && bytes < Reserve {
+		return &FullError{dir, bytes}
 	}
 	return nil
 }

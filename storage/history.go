@@ -33,9 +33,14 @@ func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
 
 // Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
 // starts at from + i minutes, NaN if unknown. from is truncated to the minute. The slice is valid during the call.
-func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error {
+func (h History) Observed(
+	ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error,
+) error {
 	for _, d := range features.Dimensions {
-		if err := h.minutes(ctx, d.Series, from, to, func(l labels.Labels, values []float64) error { return fn(keyOf(l), d.Name, values) }); err != nil {
+		err := h.minutes(ctx, from, to, matchers(d.Series, nil), func(l labels.Labels, values []float64) error {
+			return fn(keyOf(l), d.Name, values)
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -43,15 +48,19 @@ func (h History) Observed(ctx context.Context, from, to time.Time, fn func(key f
 }
 
 // Values returns the stored series with a name and all of the labels, by minute as in Observed; nil if there is none.
-func (h History) Values(ctx context.Context, name string, having map[string]string, from, to time.Time) (out []float64, err error) {
-	err = h.minutes(ctx, name, from, to, func(_ labels.Labels, values []float64) error {
+func (h History) Values(
+	ctx context.Context, name string, having map[string]string, from, to time.Time,
+) (out []float64, err error) {
+	err = h.minutes(ctx, from, to, matchers(name, having), func(_ labels.Labels, values []float64) error {
 		out = slices.Clone(values)
 		return nil
-	}, equal(having)...)
+	})
 	return out, err
 }
 
-func equal(having map[string]string) (all []*labels.Matcher) {
+// matchers match the series with a name and all of the labels.
+func matchers(name string, having map[string]string) []*labels.Matcher {
+	all := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name)}
 	for label, value := range having {
 		all = append(all, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
@@ -60,7 +69,10 @@ func equal(having map[string]string) (all []*labels.Matcher) {
 
 // each calls fn with the samples from mint to maxt, Unix ms, of each matching series, ordered by labels. The slices are
 // valid during the call.
-func (h History) each(ctx context.Context, mint, maxt int64, fn func(l labels.Labels, times []int64, values []float64) error, matching ...*labels.Matcher) error {
+func (h History) each(
+	ctx context.Context, mint, maxt int64, matching []*labels.Matcher,
+	fn func(l labels.Labels, times []int64, values []float64) error,
+) error {
 	q, err := h.querier(mint, maxt)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
@@ -90,16 +102,14 @@ func (h History) each(ctx context.Context, mint, maxt int64, fn func(l labels.La
 	return nil
 }
 
-func named(name string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, name)
-}
-
 func keyOf(l labels.Labels) features.Key {
 	return features.Key{Pool: l.Get("pool"), Class: l.Get("class")}
 }
 
-// minutes calls fn with each matching series of a name by minute, ordered by labels.
-func (h History) minutes(ctx context.Context, name string, from, to time.Time, fn func(l labels.Labels, values []float64) error, only ...*labels.Matcher) error {
+// minutes calls fn with each matching series by minute, ordered by labels.
+func (h History) minutes(
+	ctx context.Context, from, to time.Time, matching []*labels.Matcher, fn func(l labels.Labels, values []float64) error,
+) error {
 	from = from.Truncate(features.Minute)
 	n := int(to.Sub(from) / features.Minute)
 	if n <= 0 {
@@ -108,7 +118,7 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 	// The timestamp of a minute is its end.
 	mint, maxt := from.Add(features.Minute).UnixMilli(), from.Add(time.Duration(n)*features.Minute).UnixMilli()
 	byMinute := make([]float64, n)
-	return h.each(ctx, mint, maxt, func(l labels.Labels, times []int64, values []float64) error {
+	return h.each(ctx, mint, maxt, matching, func(l labels.Labels, times []int64, values []float64) error {
 		for i := range byMinute {
 			byMinute[i] = math.NaN()
 		}
@@ -116,7 +126,7 @@ func (h History) minutes(ctx context.Context, name string, from, to time.Time, f
 			byMinute[(t-mint)/features.Minute.Milliseconds()] = values[i]
 		}
 		return fn(l, byMinute)
-	}, append(only, named(name))...)
+	})
 }
 
 // Forecasts calls fn with each forecast issued in [from, to), ordered by pool, class, dimension and origin. NaN marks
@@ -128,13 +138,13 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 		return fmt.Errorf("history: %w", err)
 	}
 	defer q.Close()
-	pools, _, err := q.LabelValues(ctx, "pool", nil, named(ForecastSeries))
+	pools, _, err := q.LabelValues(ctx, "pool", nil, matchers(ForecastSeries, nil)...)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	slices.Sort(pools)
 	for _, pool := range pools {
-		if err := h.readForecasts(ctx, from, to, fn, map[string]string{"pool": pool}); err != nil {
+		if err := h.readForecasts(ctx, map[string]string{"pool": pool}, from, to, fn); err != nil {
 			return err
 		}
 	}
@@ -142,12 +152,14 @@ func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*for
 }
 
 // Forecast returns the newest forecast issued from from to at; nil if there is none. NaN is as in Forecasts.
-func (h History) Forecast(ctx context.Context, key features.Key, dimension string, from, at time.Time) (newest *forecaster.Forecast, err error) {
-	of := map[string]string{"pool": key.Pool, "class": key.Class, "dimension": dimension}
-	err = h.readForecasts(ctx, from, at.Add(time.Millisecond), func(f *forecaster.Forecast) error {
+func (h History) Forecast(
+	ctx context.Context, key features.Key, dimension string, from, at time.Time,
+) (newest *forecaster.Forecast, err error) {
+	having := map[string]string{"pool": key.Pool, "class": key.Class, "dimension": dimension}
+	err = h.readForecasts(ctx, having, from, at.Add(time.Millisecond), func(f *forecaster.Forecast) error {
 		newest = new(*f)
 		return nil
-	}, of)
+	})
 	return newest, err
 }
 
@@ -159,7 +171,9 @@ type issued struct {
 
 // readForecasts joins the series of each class and dimension into forecasts. A pool's series are sorted by label names:
 // class, dimension, horizon, quantile. So those of one class and dimension are adjacent.
-func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error, having map[string]string) error {
+func (h History) readForecasts(
+	ctx context.Context, having map[string]string, from, to time.Time, fn func(*forecaster.Forecast) error,
+) error {
 	var (
 		key       features.Key
 		dimension string
@@ -180,7 +194,8 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 		all = all[:0]
 		return nil
 	}
-	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, func(l labels.Labels, times []int64, values []float64) error {
+	matching := matchers(ForecastSeries, having)
+	err := h.each(ctx, from.UnixMilli(), to.UnixMilli()-1, matching, func(l labels.Labels, times []int64, values []float64) error {
 		if k, d := keyOf(l), l.Get("dimension"); k != key || d != dimension {
 			if err := emit(); err != nil {
 				return err
@@ -206,7 +221,7 @@ func (h History) readForecasts(ctx context.Context, from, to time.Time, fn func(
 			all[i].values[horizon][level] = values[j]
 		}
 		return nil
-	}, append(equal(having), named(ForecastSeries))...)
+	})
 	if err != nil {
 		return err
 	}

@@ -22,14 +22,16 @@ const probeBytes = walSegment / 4
 // a cache.
 func (s *Store) start() error {
 	err := s.openDB()
-	if err == nil || errors.Is(err, errGaveUp) || errors.As(err, new(*FullError)) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist) {
-		return err // a failing disk is no damage
+	failing := errors.Is(err, errGaveUp) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist)
+	if err == nil || failing || errors.As(err, new(*FullError)) {
+		return err // a failing or full disk is no damage
 	}
 	to := s.dir + ".damaged" // not read again
 	if e := fileutil.Replace(s.dir, to); e != nil {
 		return fmt.Errorf("%w, and it cannot be renamed: %w", err, e)
 	}
-	s.log.Error("the time-series database is damaged: it was renamed and replaced by an empty one", "dir", s.dir, "renamed to", to, "cause", err.Error())
+	s.log.Error("the time-series database is damaged: it was renamed and replaced by an empty one",
+		"dir", s.dir, "renamed to", to, "cause", err.Error())
 	return s.openDB()
 }
 
@@ -62,7 +64,7 @@ func (s *Store) probe() error {
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		return err
 	}
-	if err := s.hasRoom(); err != nil {
+	if err := HasRoom(s.dir, s.free); err != nil {
 		return err
 	}
 	path := filepath.Join(s.dir, "probe")
@@ -85,7 +87,7 @@ func recovered(err *error) {
 // ready returns nil if a tick can be stored. After a failed write it reopens the TSDB: a torn record would lose all
 // later ones at the next start.
 func (s *Store) ready() error {
-	if err := s.hasRoom(); err != nil {
+	if err := HasRoom(s.dir, s.free); err != nil {
 		return err
 	}
 	if !s.suspect {

@@ -52,8 +52,11 @@ var shapeColumns = slices.Concat(
 
 func shape(name, what string, of func(*features.Window) *sketch.Quantile) []column[*features.Window] {
 	level := func(label string, q float64) column[*features.Window] {
-		return column[*features.Window]{series: "forewarm_" + name, label: []string{"quantile", label}, help: what + ", as a quantile over the minute's calls.",
-			value: func(w *features.Window) float64 { return of(w).Quantile(q) }}
+		return column[*features.Window]{
+			series: "forewarm_" + name, label: []string{"quantile", label},
+			help:  what + ", as a quantile over the minute's calls.",
+			value: func(w *features.Window) float64 { return of(w).Quantile(q) },
+		}
 	}
 	return []column[*features.Window]{level("0.5", .5), level("0.95", .95)}
 }
@@ -78,7 +81,8 @@ var poolColumns = []column[*alerting.Decision]{
 		ofRoles(func(r *alerting.Roles) int { return r.Decode })},
 	{"forewarm_replicas", []string{"state", "ready"}, "Replicas by state: ready, or pending on their way.",
 		func(d *alerting.Decision) float64 { return float64(d.Ready) }},
-	{"forewarm_replicas", []string{"state", "pending"}, "", func(d *alerting.Decision) float64 { return float64(d.Pending) }},
+	{"forewarm_replicas", []string{"state", "pending"}, "",
+		func(d *alerting.Decision) float64 { return float64(d.Pending) }},
 	{"forewarm_floor_replicas", nil, "Replicas that the load of this minute takes, forecast or not.",
 		func(d *alerting.Decision) float64 {
 			if floor := d.SeenFloor(); floor != nil {
@@ -95,10 +99,13 @@ var resourceColumns = []column[*alerting.ResourceEvidence]{
 	{"forewarm_saturation_probability", []string{"horizon", "lead"},
 		"Probability that the resource runs out within the lead window (horizon lead) if nothing is done.",
 		func(r *alerting.ResourceEvidence) float64 { return r.Probability }},
-	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.1"}, "Time until the resource runs out, by quantile; +Inf when not within the horizon.",
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.1"},
+		"Time until the resource runs out, by quantile; +Inf when not within the horizon.",
 		func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P10) }},
-	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.5"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
-	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.9"}, "", func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.5"}, "",
+		func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P50) }},
+	{"forewarm_saturation_eta_seconds", []string{"quantile", "0.9"}, "",
+		func(r *alerting.ResourceEvidence) float64 { return forecaster.Seconds(r.ETA.P90) }},
 	{"forewarm_resource_needed_replicas", nil, "Replicas that the resource takes at the pool's quantile.",
 		func(r *alerting.ResourceEvidence) float64 { return float64(r.NeedReplicas) }},
 	{"forewarm_replica_capacity", nil, "What one replica holds or does, in the resource's unit.",

@@ -99,7 +99,8 @@ func (s *Store) Queryable() promstorage.Queryable {
 		if err != nil {
 			return nil, err
 		}
-		return promstorage.NewMergeQuerier([]promstorage.Querier{q, freshQuerier{promstorage.NoopQuerier(), &s.fresh, mint, maxt}}, nil, promstorage.ChainedSeriesMerge), nil
+		both := []promstorage.Querier{q, freshQuerier{promstorage.NoopQuerier(), &s.fresh, mint, maxt}}
+		return promstorage.NewMergeQuerier(both, nil, promstorage.ChainedSeriesMerge), nil
 	})
 }
 

@@ -98,8 +98,5 @@ func (d *Daemon) roomFor(telemetry *natsjs.StreamInfo) []string {
 
 // roomForStream returns an error if the disk of the embedded server is full.
 func (d *Daemon) roomForStream() error {
-	if free, err := storage.Free(d.cfg.StreamDir()); err == nil && free < storage.Reserve {
-		return &storage.FullError{Dir: d.cfg.StreamDir(), Free: free, Need: storage.Reserve}
-	}
-	return nil
+	return storage.HasRoom(d.cfg.StreamDir(), storage.Free)
 }

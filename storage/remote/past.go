@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,8 +79,10 @@ type Question struct {
 func (s *Source) Questions(kvCapacityTokens float64) []Question {
 	d := s.defaults()
 	return []Question{
-		s.question("requests", s.Queries.Requests, d.Requests, kvCapacityTokens), s.question("prefill", s.Queries.Prefill, d.Prefill, kvCapacityTokens),
-		s.question("decode", s.Queries.Decode, d.Decode, kvCapacityTokens), s.question("kv", s.Queries.KV, d.KV, kvCapacityTokens),
+		s.question("requests", s.Queries.Requests, d.Requests, kvCapacityTokens),
+		s.question("prefill", s.Queries.Prefill, d.Prefill, kvCapacityTokens),
+		s.question("decode", s.Queries.Decode, d.Decode, kvCapacityTokens),
+		s.question("kv", s.Queries.KV, d.KV, kvCapacityTokens),
 	}
 }
 
@@ -97,7 +100,8 @@ func (s *Source) question(name, query, absent string, kvCapacityTokens float64) 
 	case query == None:
 		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because its query is none.", name)}
 	case strings.Contains(query, kvVariable) && !(kvCapacityTokens > 0):
-		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because the KV capacity of a replica is neither configured nor recorded.", name)}
+		note := fmt.Sprintf("Not asked for: %s, because the KV capacity of a replica is neither configured nor recorded.", name)
+		return Question{Name: name, Note: note}
 	}
 	tokens := strconv.FormatFloat(kvCapacityTokens, 'f', -1, 64)
 	return Question{Name: name, Query: strings.NewReplacer(kvVariable, tokens, "$match", s.Match).Replace(query)}
@@ -166,17 +170,35 @@ func (p *Past) Read(ctx context.Context, questions []Question, start time.Time, 
 
 // minutes returns the value of a query for n minutes from start, evaluated at the end of each minute. NaN means unknown,
 // also for negative and infinite values. It queries a day at a time. Errors have the query.
-func (p *Past) minutes(ctx context.Context, query string, start time.Time, n int, step func()) (values []float64, err error) {
+func (p *Past) minutes(ctx context.Context, query string, start time.Time, n int, step func()) ([]float64, error) {
+	values := slices.Repeat([]float64{math.NaN()}, n)
+	endOf := func(minute int) time.Time { return start.Add(time.Duration(minute+1) * time.Minute) }
 	for at := 0; at < n; at += minutesPerQuery {
-		var day []float64
-		err = p.retry(ctx, query, func(ctx context.Context) (err error) {
-			day, err = p.ask(ctx, query, start.Add(time.Duration(at)*time.Minute), min(minutesPerQuery, n-at))
-			return err
+		day := values[at:min(at+minutesPerQuery, n)]
+		span := promapi.Range{Start: endOf(at), End: endOf(at + len(day) - 1), Step: time.Minute}
+		err := p.retry(ctx, query, func(ctx context.Context) error {
+			answer, _, err := p.api.QueryRange(ctx, query, span)
+			if err != nil {
+				return err
+			}
+			matrix, ok := answer.(model.Matrix)
+			if !ok || len(matrix) > 1 {
+				why := fmt.Sprintf("the answer has %d series: a sum() around the query makes one of them", len(matrix))
+				return &promapi.Error{Type: promapi.ErrBadData, Msg: why}
+			}
+			for _, series := range matrix {
+				for _, x := range series.Values {
+					i := int(x.Timestamp.Time().Sub(span.Start) / time.Minute)
+					if v := float64(x.Value); i >= 0 && i < len(day) && v >= 0 && !math.IsInf(v, 0) {
+						day[i] = v
+					}
+				}
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		values = append(values, day...)
 		if step != nil {
 			step()
 		}
@@ -205,31 +227,6 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 		}
 	}
 	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), httpclient.Redacted(p.url), err)
-}
-
-func (p *Past) ask(ctx context.Context, query string, start time.Time, n int) ([]float64, error) {
-	first := start.Add(time.Minute)
-	answer, _, err := p.api.QueryRange(ctx, query, promapi.Range{Start: first, End: start.Add(time.Duration(n) * time.Minute), Step: time.Minute})
-	if err != nil {
-		return nil, err
-	}
-	matrix, ok := answer.(model.Matrix)
-	if !ok || len(matrix) > 1 {
-		return nil, &promapi.Error{Type: promapi.ErrBadData, Msg: fmt.Sprintf("the answer has %d series: a sum() around the query makes one of them", len(matrix))}
-	}
-	values := make([]float64, n)
-	for i := range values {
-		values[i] = math.NaN()
-	}
-	for _, series := range matrix {
-		for _, x := range series.Values {
-			i := int(x.Timestamp.Time().Sub(first) / time.Minute)
-			if v := float64(x.Value); i >= 0 && i < n && v >= 0 && !math.IsInf(v, 0) {
-				values[i] = v
-			}
-		}
-	}
-	return values, nil
 }
 
 // Known counts the values that are known.
