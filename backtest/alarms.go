@@ -54,11 +54,10 @@ func (w *fixedPool) addForecast(t time.Time, f *forecaster.PoolForecast, calibra
 	window := forecaster.WarningWindow(forecaster.LeadTime(&w.pool.Warmup))
 	own, supply := alerting.Serving{Pool: &w.pool, Role: capacity.DecodeRole}, forecaster.Supply{Ready: w.replicas}
 	p := forecaster.Project(f, own, &w.pool.Warmup, supply, 0, window, calibrator)
-	at := int(t.Sub(w.from) / features.Minute)
-	if missing := at + 1 - len(w.probability); missing > 0 {
-		w.probability = append(w.probability, slices.Repeat([]float64{math.NaN()}, missing)...)
+	for len(w.probability) < int(t.Sub(w.from)/features.Minute) {
+		w.probability = append(w.probability, math.NaN())
 	}
-	w.probability[at] = p.Probability
+	w.probability = append(w.probability, p.Probability)
 }
 
 // Alarms is the quality of saturation alarms for a pool of fixed size.
@@ -180,10 +179,6 @@ func (w *fixedPool) score(threshold float64, onsets []int) AlarmPoint {
 
 // saturates reports whether the pool is saturated in a minute of [from, to).
 func (w *fixedPool) saturates(from, to int) bool {
-	for m := from; m < min(to, len(w.need)); m++ {
-		if w.saturated(m) {
-			return true
-		}
-	}
-	return false
+	to = min(to, len(w.need))
+	return from < to && slices.Max(w.need[from:to]) > float64(w.replicas)
 }

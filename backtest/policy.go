@@ -58,7 +58,7 @@ type PolicySpec struct {
 const (
 	ForewarmPolicy = "forewarm" // follows the pipeline's decisions
 	OraclePolicy   = "oracle"   // reads the future, and is no rival
-	RecordedPolicy = "recorded" // used if the replicas were recorded
+	RecordedPolicy = "recorded" // has the replicas that there were, if they were recorded
 )
 
 var (
@@ -70,37 +70,29 @@ var (
 
 // Policies lists all policies. To add one, write a constructor and add a row.
 var Policies = []PolicySpec{
-	// Obeys Forewarm's decisions.
 	{Name: ForewarmPolicy, Knobs: []Knob{
 		{"quantile", []float64{.3, .5, .6, .7, .75, .8, .85, .9, .925, .95, .97, .98, .99, .995, .999}, alerting.DefaultQuantile},
 	}},
-	// The replicas that there were.
 	{
 		Name: RecordedPolicy, Knobs: []Knob{{"share", []float64{1}, 1}},
 		New: func(s Scene, _ Setting) Policy { return func(o Observation) int { return s.Recorded.replicas(o.At) } },
 	},
-	// Always as many replicas as a share of the busiest minute needs.
 	{Name: "static_peak", New: newStatic, Knobs: []Knob{
 		{"share", []float64{.3, .4, .5, .6, .65, .7, .75, .8, .85, .9, .95, 1}, 1},
 	}},
-	// KEDA on queue length and KV use, by the rules of the Horizontal Pod Autoscaler.
 	{Name: "reactive_keda", New: func(_ Scene, set Setting) Policy { return NewReactive(set[0], set[1]) }, Knobs: []Knob{
 		{"kv_target", utilisations, .7}, {"scale_in", scaleIns, 5},
 	}},
-	// KEDA on the demand itself, by the rules of the Horizontal Pod Autoscaler, with a late scale-in.
 	{Name: "reactive_floor", New: newFloor, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"scale_in", scaleIns, 30},
 	}},
-	// The Knative Pod Autoscaler on concurrency.
 	{Name: "knative_kpa", New: newKnative, Knobs: []Knob{
 		{"utilisation", utilisations, .7}, {"scale_down_delay", []float64{0, 5, 15, 30, 60}, 0},
 	}},
-	// PromQL's double_exponential_smoothing of the demand over an hour, as a KEDA trigger.
 	{Name: "holt_winters", New: newHoltWinters, Knobs: []Knob{
 		{"utilisation", utilisations, .8}, {"smoothing", []float64{.3, .5, .8}, .5}, {"trend", []float64{.1, .3}, .1},
 		{"scale_in", scaleIns, 5},
 	}},
-	// Knows the demand to come and each replica's warm-up, and pays it.
 	{Name: OraclePolicy, New: newOracle, Knobs: []Knob{
 		{"violation_cost", []float64{1, 3, 5, 7, 9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 22, 25, 30, 40, 60, 100, 200, 1e6}, 1e6},
 		{"others", []float64{3, 12, 40}, 3},

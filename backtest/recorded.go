@@ -25,8 +25,6 @@ type Recorded struct {
 	Notes    []string // remarks for users
 }
 
-const recordedClass = "all"
-
 func (r *Recorded) minutes() (n int) {
 	for _, values := range r.Demand {
 		n = max(n, len(values))
@@ -73,7 +71,7 @@ func (r *recordedRows) next() (Item, error) {
 		}
 		seconds := features.Minute.Seconds()
 		sum := &ingest.Sum{
-			Class: recordedClass, Start: start,
+			Class: "all", Start: start,
 			Requests:     seconds * rates.Of(features.DimRequests),
 			PromptTokens: seconds * rates.Of(features.DimPrefill), CachedTokens: math.NaN(),
 			OutputTokens: seconds * rates.Of(features.DimDecode),

@@ -42,9 +42,8 @@ type Source struct {
 	first       time.Time     // time of the first item
 	newest      time.Time     // time of the newest item
 	longest     time.Duration // longest silence before it
-	n           uint64
+	n           uint64        // requests so far
 	sequence    uint64
-	watermark   ingest.Watermark
 }
 
 // NewSource reads from items; pool "" means DefaultPool.
@@ -52,8 +51,7 @@ func NewSource(items Items, pool string) *Source {
 	return &Source{items: items, pool: cmp.Or(pool, DefaultPool)}
 }
 
-// Next sets b to the next batch, at most to the end of a minute; io.EOF at the end. b's pointers are valid until the
-// next call.
+// Next sets b to the next batch, at most to the end of a minute; io.EOF at the end.
 func (s *Source) Next(b *ingest.Batch) error {
 	b.Reset()
 	s.sequence++
@@ -64,7 +62,7 @@ func (s *Source) Next(b *ingest.Batch) error {
 				if s.end.IsZero() {
 					return io.EOF
 				}
-				s.close(b, s.end)
+				b.Watermark = &ingest.Watermark{Pool: s.pool, At: s.end}
 				s.end = time.Time{}
 				return nil
 			} else if err != nil {
@@ -82,12 +80,12 @@ func (s *Source) Next(b *ingest.Batch) error {
 			if at.Sub(end) > maxSilence {
 				s.end = at.Truncate(features.Minute).Add(features.Minute)
 			}
-			s.close(b, end)
+			b.Watermark = &ingest.Watermark{Pool: s.pool, At: end}
 			silence := at.Sub(s.newest)
 			unusual := silence >= minHole && silence > holeTimes*s.longest && s.newest.Sub(s.first) >= holeAfter
 			silent := s.newest.Before(end.Add(-features.Minute)) // the whole minute
 			if silent && (s.everyMinute || silence > maxSilence || unusual) {
-				s.watermark.Pool = ""
+				b.Watermark.Pool = ""
 			}
 			return nil
 		}
@@ -115,9 +113,4 @@ func (s *Source) add(b *ingest.Batch) {
 		request.ID = strconv.FormatUint(s.n, 10)
 	}
 	b.Requests = append(b.Requests, request)
-}
-
-func (s *Source) close(b *ingest.Batch, end time.Time) {
-	s.watermark = ingest.Watermark{Pool: s.pool, At: end}
-	b.Watermark = &s.watermark
 }

@@ -16,9 +16,7 @@ type WorkloadConfig struct {
 	End     time.Time     // zero means never
 	Rate    float64       // factor of all rates; 0 means 1, about 300,000 requests a day
 	Classes []ClassConfig // nil means DefaultClasses
-	// Launch is the start of an agent release: the calls of the class "agent" grow to LaunchRate times and their prompts
-	// to LaunchContext times, within LaunchRamp. Zero means none.
-	Launch time.Time
+	Launch  time.Time     // start of an agent release, see LaunchRate; zero means none
 }
 
 // A launch has LaunchRate times the calls of launchClass, with prompts LaunchContext times as long, within LaunchRamp.
@@ -202,32 +200,22 @@ func (s *classStream) prompt() float64 {
 // NSDI'26): Weibull gaps; prompt lengths with a lognormal body and a Pareto tail; exponential output lengths. The
 // numbers are ours.
 type ClassConfig struct {
-	Name string
-
-	// PerSecond is the mean request rate over a day.
-	PerSecond float64
-	// Shape is the parameter of the Weibull gaps between requests; 1 is a Poisson process, less is burstier.
-	Shape float64
-	// Day is the rate at each hour relative to its mean, with linear interpolation.
-	Day [24]float64
-	// Bursts recur; see Burst.
-	Bursts []Burst
+	Name      string
+	PerSecond float64     // mean request rate over a day
+	Shape     float64     // of the Weibull gaps between requests; 1 is a Poisson process, less is burstier
+	Day       [24]float64 // rate at each hour relative to its mean, with linear interpolation
+	Bursts    []Burst
 
 	// New prompts: lognormal with this median and sigma, or with probability TailShare Pareto from TailFrom with
 	// exponent TailIndex.
 	PromptMedian, PromptSigma      float64
 	TailShare, TailFrom, TailIndex float64
-	// Preamble is the cached system prompt and tool description at the start of each prompt, tokens.
-	Preamble int64
-	// OutputMean is the mean of the exponential output length.
-	OutputMean float64
-	// Context and MaxOutput bound a prompt and an output.
-	Context, MaxOutput int64
+	Preamble                       int64   // cached system prompt and tool description at the start of each prompt, tokens
+	OutputMean                     float64 // of the exponential output length, tokens
+	Context, MaxOutput             int64   // bounds of a prompt and an output, tokens
 
-	// Turns is the mean number of the request in its session (geometric).
-	Turns float64
-	// Hit is the probability that the prefix cache has the earlier turns.
-	Hit     float64
+	Turns   float64  // mean number of the request in its session (geometric)
+	Hit     float64  // probability that the prefix cache has the earlier turns
 	Tenants []string // send equally many requests
 }
 

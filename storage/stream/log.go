@@ -287,7 +287,7 @@ func (l *Log) Run(ctx context.Context) error {
 		err := l.store(ctx, b)
 		if err == nil {
 			pause = firstPause
-			l.removeOldest(b)
+			l.removeOldest()
 			continue
 		}
 		if ctx.Err() != nil {
@@ -312,11 +312,11 @@ func (l *Log) waitOldest(ctx context.Context) *batch {
 	return l.queue[0]
 }
 
-func (l *Log) removeOldest(b *batch) {
+func (l *Log) removeOldest() {
 	l.mu.Lock()
 	l.failing = nil
-	l.queue = l.queue[1:]
-	l.bytes -= b.bytes
+	l.bytes -= l.queue[0].bytes
+	l.queue = slices.Delete(l.queue, 0, 1)
 	l.ended++
 	l.changed.Broadcast()
 	l.mu.Unlock()
@@ -352,13 +352,14 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			}
 			return nil
 		}
-		refused := (*jetstream.APIError)(nil)
 		for _, e := range left { // the result is unknown, so the log is read before the next write
 			if e.pool != "" {
 				l.heads[e.subject()].behind = true
 			}
 		}
-		if !errors.As(err, &refused) || attempt > 2 || refused.ErrorCode != wrongLastSequence && refused.ErrorCode != wrongLastSequenceConstant {
+		refused, ok := errors.AsType[*jetstream.APIError](err)
+		overtaken := ok && (refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
+		if !overtaken || attempt > 2 {
 			return err
 		}
 	}

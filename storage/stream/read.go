@@ -89,8 +89,9 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 	if err != nil {
 		return 0, err
 	}
-	first := max(info.State.FirstSeq, 1)
-	n := sort.Search(int(info.State.LastSeq+1-min(first, info.State.LastSeq+1)), func(i int) bool {
+	end := info.State.LastSeq + 1
+	first := min(max(info.State.FirstSeq, 1), end)
+	n := sort.Search(int(end-first), func(i int) bool {
 		m, e := stream.GetMsg(ctx, first+uint64(i), jetstream.WithGetMsgSubject(subject))
 		if e != nil {
 			if !errors.Is(e, jetstream.ErrMsgNotFound) {
