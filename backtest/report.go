@@ -78,7 +78,12 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	if r.cfg.Recorded != nil {
 		p.Title = "pool " + r.cfg.Options.Pool
 	}
-	for _, c := range r.shown(s) {
+	for i, settings := range r.policies {
+		shown := func(c *contender) bool { return c.isDefault }
+		if len(s.Comparisons) > 0 { // the setting that is tuned for the first target
+			shown = func(c *contender) bool { return c.knob == s.Comparisons[0].Costs[i].Tuned.Knob }
+		}
+		c := settings[slices.IndexFunc(settings, shown)]
 		row := c.row()
 		p.Shown = append(p.Shown, shownPolicy{row, drawTrack(c.track, r.scores.from)})
 		switch row.Policy {
@@ -90,19 +95,6 @@ func (r *runner) writeReport(path string, s *Summary) error {
 	}
 	p.Forecast = r.plot.draw(r.demand)
 	return writeFile(path, func(w io.Writer) error { return reportTemplate.Execute(w, &p) })
-}
-
-// shown returns one contender per policy: the setting tuned for the first target, or the default.
-func (r *runner) shown(s *Summary) (all []*contender) {
-	for i, group := range r.policies {
-		all = append(all, group[slices.IndexFunc(group, func(c *contender) bool {
-			if len(s.Comparisons) > 0 {
-				return c.knob == s.Comparisons[0].Costs[i].Tuned.Knob
-			}
-			return c.isDefault
-		})])
-	}
-	return all
 }
 
 // forecastPlot draws the pool's demand and forecasts in one dimension. Each minute shows the newest forecast made at

@@ -47,7 +47,7 @@ func TestFreshMinutes(t *testing.T) {
 		t.Errorf("no minute has settled (-want +got):\n%s", diff)
 	}
 	total := map[string]string{"pool": "p", "class": "*"}
-	got, err := History{Store: s, Unsettled: true}.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3))
+	got, err := History{Series: s.Queryable()}.Values(t.Context(), "forewarm_demand_requests_per_second", total, minute(0), minute(3))
 	if err != nil || len(got) != 3 || got[0] != 7 || got[1] != 7 || !math.IsNaN(got[2]) {
 		t.Errorf("the page reads %v, %v", got, err)
 	}

@@ -18,20 +18,10 @@ import (
 
 // History reads the stored series back as the pipeline's types, for reports.
 type History struct {
-	Store *Store
-	// Unsettled includes unsettled minutes with their expected values.
-	Unsettled bool
+	Series promstorage.Queryable // a Store or, with the expected values of unsettled minutes, its Queryable
 }
 
-// querier reads the samples from mint to maxt, Unix ms.
-func (h History) querier(mint, maxt int64) (promstorage.Querier, error) {
-	if h.Unsettled {
-		return h.Store.Queryable().Querier(mint, maxt)
-	}
-	return h.Store.Querier(mint, maxt)
-}
-
-// Observed calls fn with each series of settled demand, ordered by dimension, then key. values[i] is the minute that
+// Observed calls fn with each series of demand, ordered by dimension, then key. values[i] is the minute that
 // starts at from + i minutes, NaN if unknown. from is truncated to the minute. The slice is valid during the call.
 func (h History) Observed(
 	ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error,
@@ -73,7 +63,7 @@ func (h History) each(
 	ctx context.Context, mint, maxt int64, matching []*labels.Matcher,
 	fn func(l labels.Labels, times []int64, values []float64) error,
 ) error {
-	q, err := h.querier(mint, maxt)
+	q, err := h.Series.Querier(mint, maxt)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
@@ -133,7 +123,7 @@ func (h History) minutes(
 // what is not stored: minutes other than 5, 15, 30 and 60, Last, Weights. The forecast is valid during the call. It
 // needs memory for the samples of one pool, class and dimension.
 func (h History) Forecasts(ctx context.Context, from, to time.Time, fn func(*forecaster.Forecast) error) error {
-	q, err := h.querier(from.UnixMilli(), to.UnixMilli()-1)
+	q, err := h.Series.Querier(from.UnixMilli(), to.UnixMilli()-1)
 	if err != nil {
 		return fmt.Errorf("history: %w", err)
 	}

@@ -289,7 +289,7 @@ func TestHistory(t *testing.T) {
 	for _, m := range []int{1, 2, 4} {
 		appendTick(t, s, m)
 	}
-	h := History{Store: s}
+	h := History{Series: s}
 	got := map[string][]float64{}
 	err := h.Observed(context.Background(), minute(0), minute(5), func(k features.Key, dimension string, values []float64) error {
 		got[k.String()+"/"+dimension] = append([]float64(nil), values...)

@@ -50,7 +50,7 @@ func TestPlanFromHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}}
-	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); err != nil {
+	if err := in.ReadHistory(context.Background(), storage.History{Series: store}, "test", start.Add(time.Hour), 1); err != nil {
 		t.Fatal(err)
 	}
 	// A tenth of the calls is retried after an attempt that computed its prompt and half of its output.
@@ -69,7 +69,7 @@ func TestPlanFromHistory(t *testing.T) {
 		t.Errorf("%g calls/s, want 3", got.Calls)
 	}
 	in.Pool.Name = "other"
-	if err := in.ReadHistory(context.Background(), storage.History{Store: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
+	if err := in.ReadHistory(context.Background(), storage.History{Series: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
 		t.Errorf("another pool: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ type rawSeries struct {
 
 func readRaw(t *testing.T, h *simulatedHistory) *raw {
 	t.Helper()
-	q, err := h.Store.Queryable().Querier(0, math.MaxInt64)
+	q, err := h.store.Queryable().Querier(0, math.MaxInt64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (s *simulation) run(t *testing.T, pool capacity.Config, h *simulatedHistory
 			m := int(out.Tick.Sub(s.start) / time.Minute)
 			s.scale(d.Desired, out.Tick, m)
 		}
-		if err := h.Store.Append(out); err != nil {
+		if err := h.store.Append(out); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestReportRecomputed(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			h := &simulatedHistory{History: storage.History{Store: store}}
+			h := &simulatedHistory{History: storage.History{Series: store}, store: store}
 			c.run(t, c.pool, h)
 			from, to := c.start.Add(7*time.Hour), c.start.Add(25*time.Hour)
 			r, err := report.Reconcile(t.Context(), h, report.Span{From: from, To: to, Zone: time.UTC})
@@ -224,6 +224,7 @@ func TestReportRecomputed(t *testing.T) {
 
 // simulatedHistory has decisions in memory, in place of the log.
 type simulatedHistory struct {
+	store *storage.Store
 	storage.History
 	all []alerting.Decision
 }

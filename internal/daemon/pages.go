@@ -20,7 +20,7 @@ import (
 
 // openPages gives the server the data of pages and API beyond the last tick.
 func (d *Daemon) openPages() {
-	d.server.History = stored{storage.History{Store: d.store, Unsettled: true}, d.reader}
+	d.server.History = stored{storage.History{Series: d.store.Queryable()}, d.reader}
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	promapi.Register(d.server.Handle, d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log))
@@ -108,7 +108,7 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, err
 	}
 	end := view.Forecast.Origin.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
-	err = in.ReadHistory(ctx, storage.History{Store: d.store}, "the last week", end, planDays)
+	err = in.ReadHistory(ctx, storage.History{Series: d.store}, "the last week", end, planDays)
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v before %s; a later minute is used %s after it ends (features.revise), when late records no longer change it",
 			err, end.UTC().Format("15:04 MST"), value.Minutes(value.Number(d.cfg.Features.Revise.Minutes())))

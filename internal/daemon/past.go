@@ -119,7 +119,7 @@ func (d *Daemon) relearn(ctx context.Context) {
 	if d.cfg.Clock != pipeline.WallClock {
 		from = to
 	}
-	err := (storage.History{Store: d.store}).Observed(ctx, from, to, func(key features.Key, dimension string, values []float64) error {
+	err := (storage.History{Series: d.store}).Observed(ctx, from, to, func(key features.Key, dimension string, values []float64) error {
 		if key.Class != features.TotalClass || features.ForecastIndex(dimension) < 0 {
 			return nil
 		}

@@ -129,7 +129,7 @@ func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Rep
 	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
 		return last.report, nil
 	}
-	r, err := report.Reconcile(ctx, stored{storage.History{Store: d.store}, d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
+	r, err := report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (d *Daemon) getReport(r *http.Request, format string) ([]byte, error) {
 	if err != nil {
 		return nil, server.Problemf(http.StatusBadRequest, "%v", err)
 	}
-	rep, err := report.Reconcile(r.Context(), stored{storage.History{Store: d.store}, d.reader}, span)
+	rep, err := report.Reconcile(r.Context(), stored{storage.History{Series: d.store}, d.reader}, span)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (r *Reader) read(ctx context.Context, pool string, from, to time.Time, fn f
 	if err != nil {
 		return err
 	}
-	err = scan(ctx, r.js, r.stream, subject, first, false, func(m jetstream.Msg) error {
+	err = r.scan(ctx, subject, first, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		switch {
 		case err != nil:
@@ -107,7 +107,7 @@ func search(ctx context.Context, stream jetstream.Stream, subject string, from t
 
 // Newest returns the newest decision of each pool, with the state after it.
 func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
-	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", 0, true, func(m jetstream.Msg) error {
+	err = r.scan(ctx, ingest.Subject(r.prefix, ingest.DecisionSubject)+".>", 0, func(m jetstream.Msg) error {
 		x, err := decode(m.Data())
 		if err != nil {
 			return fmt.Errorf("message on %s is no decision of this version: %w", m.Subject(), err)
@@ -186,24 +186,24 @@ func decode(data []byte) (x Record, err error) {
 
 var errEnough = errors.New("enough")
 
-// scan calls fn with the stream's current messages below a subject, from a sequence on, or only the last of each
-// subject.
-func scan(ctx context.Context, js jetstream.JetStream, stream, subject string, from uint64, last bool, fn func(jetstream.Msg) error) error {
+// scan calls fn with the log's current messages below a subject, from a sequence on; from 0 is for the last message of
+// each subject.
+func (r *Reader) scan(ctx context.Context, subject string, from uint64, fn func(jetstream.Msg) error) error {
 	cfg := jetstream.ConsumerConfig{
-		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1),
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: 30 * time.Second,
 	}
-	if last {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverLastPerSubjectPolicy, 0
+	if from > 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
-	consumer, err := js.CreateConsumer(ctx, stream, cfg)
+	consumer, err := r.js.CreateConsumer(ctx, r.stream, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) // the server deletes it later anyway
+		_ = r.js.DeleteConsumer(ctx, r.stream, consumer.CachedInfo().Name) // the server deletes it later anyway
 	}()
 	for left := consumer.CachedInfo().NumPending; left > 0; {
 		batch, err := consumer.Fetch(int(min(left, 256)), jetstream.FetchMaxWait(requestTimeout))
@@ -240,7 +240,7 @@ func (r *Reader) Alerts(ctx context.Context, pool string) (all []alerting.Alert,
 	if pool != "" {
 		of = ingest.EscapeToken(pool) + ".>"
 	}
-	err = scan(ctx, r.js, r.stream, ingest.Subject(r.prefix, ingest.NoticeSubject, kindAlert)+"."+of, 0, true, func(m jetstream.Msg) error {
+	err = r.scan(ctx, ingest.Subject(r.prefix, ingest.NoticeSubject, kindAlert)+"."+of, 0, func(m jetstream.Msg) error {
 		var n alerting.Notice
 		if err := cbor.Unmarshal(m.Data(), &n); err != nil {
 			return err
