@@ -47,9 +47,6 @@ func (d *Demand) At(t time.Time) Load {
 	return d.Minutes[i]
 }
 
-// End is the end of the last minute.
-func (d *Demand) End() time.Time { return d.Start.Add(time.Duration(len(d.Minutes)) * features.Minute) }
-
 func (l Load) unknown() bool {
 	return !slices.ContainsFunc(l[:], func(x float64) bool { return x >= 0 })
 }

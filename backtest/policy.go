@@ -142,14 +142,11 @@ func (p *PolicySpec) settings(sweep bool) []Setting {
 
 // knob is how a setting is written in outputs, such as utilisation=0.8,scale_in=5.
 func (p *PolicySpec) knob(set Setting) string {
-	var b strings.Builder
+	var values []string
 	for i, k := range p.Knobs {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(k.Name + "=" + strconv.FormatFloat(set[i], 'g', -1, 64))
+		values = append(values, k.Name+"="+strconv.FormatFloat(set[i], 'g', -1, 64))
 	}
-	return b.String()
+	return strings.Join(values, ",")
 }
 
 // hpa has the rules of the Kubernetes Horizontal Pod Autoscaler (kubernetes.io, "Horizontal Pod Autoscaling",

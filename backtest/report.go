@@ -65,15 +65,11 @@ type shownPolicy struct {
 
 // writeReport writes a self-contained, printable page without scripts.
 func (r *runner) writeReport(path string, s *Summary) error {
-	until := r.until
-	if end := r.demand.End(); end.Before(until) {
-		until = end
-	}
 	const layout = "2006-01-02 15:04"
 	warmup := func(p float64) time.Duration { return r.pool.Warmup.Quantile(p).Round(time.Second) }
 	p := page{
 		Summary: s, Title: filepath.Base(r.cfg.Trace), Sizing: fmt.Sprintf("%s, warm-up p50 %s, p90 %s", r.sizing, warmup(.5), warmup(.9)),
-		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format(layout), until.UTC().Format(layout)),
+		Scored: fmt.Sprintf("%s to %s UTC", r.scores.from.UTC().Format(layout), r.until.UTC().Format(layout)),
 	}
 	if r.cfg.Recorded != nil {
 		p.Title = "pool " + r.cfg.Options.Pool

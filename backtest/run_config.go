@@ -95,32 +95,24 @@ func (c *RunConfig) Prepare() error {
 	c.Every = cmp.Or(c.Every, 15*time.Minute)
 	c.ScoreTo = cmp.Or(c.ScoreTo, 1)
 	c.PeakReplicas = cmp.Or(c.PeakReplicas, 8)
-	if c.Every < features.Minute || c.Every%features.Minute != 0 {
+	switch {
+	case c.Every < features.Minute || c.Every%features.Minute != 0:
 		return fmt.Errorf("every %s is not a positive number of whole minutes: use such as 15m", c.Every)
-	}
-	if !(c.ScoreFrom >= 0 && c.ScoreFrom < 1) {
+	case !(c.ScoreFrom >= 0 && c.ScoreFrom < 1):
 		return fmt.Errorf("score-from %g is out of 0…1: use a share such as 0.67", c.ScoreFrom)
-	}
-	if !(c.ScoreTo > c.ScoreFrom && c.ScoreTo <= 1) {
+	case !(c.ScoreTo > c.ScoreFrom && c.ScoreTo <= 1):
 		return fmt.Errorf("score-to %g is out of score-from %g…1: use a share such as 1", c.ScoreTo, c.ScoreFrom)
+	case c.PeakReplicas < 1 || c.PeakReplicas > maxPeakReplicas:
+		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
+	case c.Pool != nil && c.Pool.Disaggregated:
+		return fmt.Errorf("config: pool %q is disaggregated, and a backtest simulates replicas that compute prompts and decode: leave out its disaggregated section, or run without -config", c.Pool.Name)
 	}
 	if c.Decision.Mode == "" {
 		c.Decision = alerting.DefaultConfig()
 	}
 	c.Decision.Mode = alerting.Active
-	if c.Pool != nil {
-		if c.Pool.Disaggregated {
-			return fmt.Errorf("config: pool %q is disaggregated, and a backtest simulates replicas that compute prompts and decode: leave out its disaggregated section, or run without -config", c.Pool.Name)
-		}
-		pool := *c.Pool
-		pool.Mode, c.Pool = "", &pool
-	}
 	if c.Features == nil {
-		f := features.DefaultConfig()
-		c.Features = &f
-	}
-	if c.PeakReplicas < 1 || c.PeakReplicas > maxPeakReplicas {
-		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
+		c.Features = new(features.DefaultConfig())
 	}
 	c.Policies = append(slices.Clip(c.Policies), ForewarmPolicy)
 	specs, err := PoliciesNamed(c.Policies)
@@ -128,15 +120,13 @@ func (c *RunConfig) Prepare() error {
 		return fmt.Errorf("policies: %w", err)
 	}
 	c.specs = specs
-	if c.Options.Pool == "" {
-		c.Options.Pool = DefaultPool
-		if c.Pool != nil {
-			c.Options.Pool = c.Pool.Name
-		}
-	}
 	if c.Pool != nil {
+		pool := *c.Pool
+		pool.Mode, c.Pool = "", &pool
+		c.Options.Pool = cmp.Or(c.Options.Pool, pool.Name)
 		return nil
 	}
+	c.Options.Pool = cmp.Or(c.Options.Pool, DefaultPool)
 	// The warm-up has the rules of a pool.
 	_, err = capacity.New(capacity.Config{Name: c.Options.Pool, Warmup: c.Warmup, Replicas: capacity.Replicas{Max: 1}}, nil)
 	if err != nil {

@@ -23,15 +23,15 @@ func (r *runner) createPools() {
 		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
 	}
 	for _, spec := range r.cfg.specs {
-		if spec.Name == ForewarmPolicy {
+		pool := r.pool
+		switch spec.Name {
+		case ForewarmPolicy:
 			spec.Knobs = slices.Clone(spec.Knobs)
 			spec.Knobs[0].Default, _ = alerting.DecisionQuantile(&r.pool, r.cfg.Decision)
-		}
-		if spec.Name == RecordedPolicy && !r.hasReplicas() {
-			continue
-		}
-		pool := r.pool
-		if spec.Name == RecordedPolicy {
+		case RecordedPolicy:
+			if !r.hasReplicas() {
+				continue
+			}
 			pool.Replicas = capacity.Replicas{Max: r.cfg.Recorded.peak(), Initial: r.cfg.Recorded.replicas(r.demand.Start)}
 			pool.BudgetHourUSD = 0 // no other bound
 			pool.Warmup = capacity.NewWarmup(time.Second, time.Second)
@@ -78,10 +78,8 @@ func (r *runner) summary() Summary {
 	return s
 }
 
-// minutes returns the minutes of demand before t.
-func (r *runner) minutes(t time.Time) int {
-	return min(max(int(t.Sub(r.demand.Start)/features.Minute), 0), len(r.demand.Minutes))
-}
+// minutes returns the minutes of demand before t, a time in the trace.
+func (r *runner) minutes(t time.Time) int { return int(t.Sub(r.demand.Start) / features.Minute) }
 
 // scene returns the input for policies of p; p draws the warm-ups.
 func (r *runner) scene(p *FluidPool) Scene {

@@ -48,15 +48,14 @@ func (m minutes) samples(end int64, put func(s labels.Labels, v float64)) {
 	add := func(pool, class string, values []float64) {
 		key := features.Key{Pool: pool, Class: class}
 		if sums[key] == nil {
-			sums[key] = slices.Repeat([]float64{math.NaN()}, len(values))
+			sums[key] = slices.Clone(values)
+			return
 		}
 		for i, v := range values {
-			switch {
-			case math.IsNaN(v):
-			case math.IsNaN(sums[key][i]):
-				sums[key][i] = v
-			default:
-				sums[key][i] += v
+			if sum := &sums[key][i]; math.IsNaN(*sum) {
+				*sum = v
+			} else if !math.IsNaN(v) {
+				*sum += v
 			}
 		}
 	}
