@@ -1,11 +1,8 @@
 package backtest
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
@@ -71,14 +68,9 @@ func (d *Demand) Peak() Load {
 func Scan(ctx context.Context, log *Source, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
 	demand := &Demand{}
-	var batch ingest.Batch
 	var end time.Time
-	for {
-		err := log.Next(&batch)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
+	for batch, err := range log.Batches(ctx) {
+		if err != nil {
 			return nil, err
 		}
 		for i := range batch.Requests {

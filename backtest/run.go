@@ -11,7 +11,6 @@ import (
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/forecaster/capacity"
-	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 )
@@ -113,14 +112,8 @@ func (r *runner) share(part float64) time.Time {
 func (r *runner) run(ctx context.Context) error {
 	return r.read("run", func(log *Source, timed bool) error {
 		r.pipeline = pipeline.New(r.pipelineConfig(timed))
-		var batch ingest.Batch
-		for {
-			if err := log.Next(&batch); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
+		for batch, err := range log.Batches(ctx) {
+			if err != nil {
 				return err
 			}
 			if batch.Watermark != nil {
@@ -132,8 +125,9 @@ func (r *runner) run(ctx context.Context) error {
 					batch.Replicas = r.own.pool.Reports(batch.Replicas)
 				}
 			}
-			r.pipeline.Apply(&batch, r.emit)
+			r.pipeline.Apply(batch, r.emit)
 		}
+		return nil
 	})
 }
 

@@ -2,8 +2,10 @@ package backtest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
+	"iter"
 	"strconv"
 	"time"
 
@@ -49,6 +51,21 @@ type Source struct {
 // NewSource reads from items; pool "" means DefaultPool.
 func NewSource(items Items, pool string) *Source {
 	return &Source{items: items, pool: cmp.Or(pool, DefaultPool)}
+}
+
+// Batches returns the batches up to the end, or up to the first error of the trace or of ctx. A batch is valid until the
+// next one.
+func (s *Source) Batches(ctx context.Context) iter.Seq2[*ingest.Batch, error] {
+	return func(yield func(*ingest.Batch, error) bool) {
+		var b ingest.Batch
+		for more := true; more; {
+			err := cmp.Or(s.Next(&b), ctx.Err())
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			more = yield(&b, err) && err == nil
+		}
+	}
 }
 
 // Next sets b to the next batch, at most to the end of a minute; io.EOF at the end.

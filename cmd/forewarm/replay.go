@@ -62,14 +62,11 @@ func replay(f *flag.FlagSet) action {
 		}
 		r := &replayer{publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
 		source := backtest.NewSource(reader, o.Pool)
-		var b ingest.Batch
-		for {
-			if err := source.Next(&b); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
+		for b, err := range source.Batches(ctx) {
+			if err != nil {
 				return err
 			}
-			if err := r.send(ctx, &b); err != nil {
+			if err := r.send(ctx, b); err != nil {
 				return err
 			}
 		}
