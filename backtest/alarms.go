@@ -94,7 +94,6 @@ func (w *fixedPool) weeks() float64 { return float64(len(w.need)) / (7 * day) }
 
 func (w *fixedPool) saturated(minute int) bool { return w.need[minute] > float64(w.replicas) }
 
-// onsets returns the minutes in which a saturation began.
 func (w *fixedPool) onsets() (minutes []int) {
 	last := -minQuietMinutes - 1
 	for m := range w.need {

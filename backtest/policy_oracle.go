@@ -91,12 +91,7 @@ func (p *planner) plan(need []float64, keep int) []int {
 		p.move()
 		p.serve(n, p.from[t*states:(t+1)*states])
 	}
-	at := 0
-	for i := range p.cost {
-		if p.cost[i] < p.cost[at] {
-			at = i
-		}
-	}
+	at := slices.Index(p.cost, slices.Min(p.cost))
 	plan := make([]int, keep)
 	for t := len(need) - 1; t >= 0; t-- {
 		if t == keep-1 {

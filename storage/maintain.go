@@ -138,7 +138,6 @@ func (s *Store) maintain() {
 	}()
 }
 
-// compact maps full chunks, and compacts if it is due.
 func compact(db *tsdb.DB) (err error) {
 	defer recovered(&err)
 	db.ForceHeadMMap()

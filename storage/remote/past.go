@@ -133,10 +133,7 @@ func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens 
 // kvTokens reads the capacity from labels, as of vLLM, or from the value; 0 if absent.
 func kvTokens(s *model.Sample) float64 {
 	number := func(label model.LabelName) float64 {
-		x, err := strconv.ParseFloat(string(s.Metric[label]), 64)
-		if err != nil {
-			return 0 // such as None
-		}
+		x, _ := strconv.ParseFloat(string(s.Metric[label]), 64) // 0 for a text such as None
 		return x
 	}
 	if s.Metric["block_size"] != "" {
