@@ -17,13 +17,13 @@ type figure struct {
 	SVG            template.HTML
 }
 
-// Charts of a pool: load and capacity of each resource with a known capacity.
+// Charts of a pool: load and capacity of the first resource, and of each other one with a known capacity.
 func (v poolView) Charts() (out []figure) {
 	if !v.drawn || v.Timeline == nil {
 		return nil
 	}
 	for i := range v.Timeline.Resources {
-		if x := &v.Timeline.Resources[i]; value.Highest(x.P50, x.Peak) > 0 && (i == 0 || value.Highest(x.Capacity) > 0) {
+		if x := &v.Timeline.Resources[i]; i == 0 || value.Highest(x.Capacity) > 0 {
 			out = append(out, v.Report.loadChart(v.Pool, x))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxHold     = 15               // minutes that a decision without a successor is in force; longer silences are gaps
-	mergeWithin = 10 * time.Minute // largest gap between saturated minutes, or warning decisions, of one episode or warning
+	maxHold     = 15 // minutes that a decision without a successor is in force; longer silences are gaps
+	mergeWithin = 10 // minutes, the largest gap between saturated minutes, or warning decisions, of one episode or warning
 )
 
 // tick is the part of a decision that the report needs.
@@ -27,7 +27,7 @@ type tick struct {
 type resource struct {
 	dimension  string
 	perReplica float64 // capacity of one; NaN for prefill replicas of a disaggregated pool
-	retries    float64 // load of all attempts over that of calls
+	retries    float64 // load of all attempts over that of calls; 1 without a decision
 }
 
 func newTick(d *alerting.Decision) tick {
@@ -68,11 +68,6 @@ type load struct {
 	resource    string
 }
 
-var unknownLoad = load{replicas: math.NaN(), utilisation: math.NaN()}
-
-// needed is the number of replicas; NaN if unknown.
-func (l load) needed() float64 { return math.Ceil(l.replicas - 1e-9) }
-
 // setMinutes sets the state of every minute.
 func (p *pool) setMinutes() {
 	p.minutes = make([]poolMinute, p.end)
@@ -83,17 +78,19 @@ func (p *pool) setMinutes() {
 		}
 	}
 	for m := range p.minutes {
-		x := &p.minutes[m]
-		if x.load = unknownLoad; x.tick != nil {
-			x.load = p.load(x.tick, m)
-		}
+		p.minutes[m].load = p.load(p.minutes[m].tick, m)
 	}
 }
 
+// load of a minute, with the capacities and ready replicas of a decision.
 func (p *pool) load(t *tick, minute int) load {
-	out := unknownLoad
+	out := load{replicas: math.NaN(), utilisation: math.NaN()}
+	if t == nil {
+		return out
+	}
 	for _, r := range t.resources {
-		if n := p.loadOf(r.dimension, minute) / r.perReplica; r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
+		n := p.loadOf(r.dimension, minute) / r.perReplica
+		if r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
 			out.replicas, out.resource = n, r.dimension
 		}
 	}
@@ -105,20 +102,14 @@ func (p *pool) load(t *tick, minute int) load {
 
 // loadOf is the load of a pool's replicas in a minute: all attempts.
 func (p *pool) loadOf(dimension string, minute int) float64 {
-	return at(p.demand[series{features.TotalClass, dimension}], minute) * p.loadFactor(dimension, minute)
+	return at(p.demand[series{features.TotalClass, dimension}], minute) * p.minutes[minute].tick.of(dimension).retries
 }
 
-// loadFactor is the load of all attempts over that of calls in a minute.
-func (p *pool) loadFactor(dimension string, minute int) float64 {
-	if minute < 0 {
-		return 1
-	}
-	return p.minutes[minute].tick.of(dimension).retries
-}
-
-// forecastLoad is the load that forecasts headlineMinutes before a minute led to, of its demand by them.
-func (p *pool) forecastLoad(dimension string, minute int, demand []float64) float64 {
-	return at(demand, minute) * p.loadFactor(dimension, minute-headlineMinutes)
+// forecastLoad is the load of a minute of the period as it was forecast headlineMinutes before, with the retries of
+// that time.
+func (p *pool) forecastLoad(dimension string, level, minute int) float64 {
+	retries := p.minutes[minute-headlineMinutes].tick.of(dimension).retries
+	return at(p.forecasts[quantile{dimension, level}], minute) * retries
 }
 
 func (p *pool) decisions() Decisions {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -19,7 +20,7 @@ func (p *pool) provision() Provision {
 		if math.IsNaN(x.replicas) {
 			continue
 		}
-		need, t := int(x.needed()), x.tick
+		need, t := alerting.ReplicasFor(x.replicas, 1), x.tick
 		paid += t.ready + t.pending
 		needed += need
 		over += max(0, t.ready-max(need+t.reserve, p.basis.Least))

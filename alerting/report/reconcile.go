@@ -54,10 +54,8 @@ type grid struct {
 	first, end     int // minutes of the period, [first, end)
 }
 
-// index of the minute that holds t; negative before base.
-func (g *grid) index(t time.Time) int {
-	return int(math.Floor(float64(t.Sub(g.base)) / float64(features.Minute)))
-}
+// index of the minute that holds t, which is not before base.
+func (g *grid) index(t time.Time) int { return int(t.Sub(g.base) / features.Minute) }
 
 func (g *grid) time(index int) time.Time { return g.base.Add(time.Duration(index) * features.Minute) }
 
@@ -71,25 +69,33 @@ type builder struct {
 // pool is what the history has of one pool; [Pool] is the report on it.
 type pool struct {
 	*grid
-	demand     map[series][]float64 // by minute from base
-	forecasts  map[string]headlines // of the total, by dimension
-	accuracy   []Accuracy           // the total first, then classes
-	ticks      []tick               // by time
-	mode       alerting.Mode        // of the newest decision
-	decodeOnly bool                 // the newest decision has prefill replicas, which are left out
+	demand     map[series][]float64   // by minute from base
+	forecasts  map[quantile][]float64 // of the total, headlineMinutes before each minute; NaN if unknown
+	accuracy   []Accuracy             // the total first, then classes
+	ticks      []tick                 // by time
+	mode       alerting.Mode          // of the newest decision
+	decodeOnly bool                   // the newest decision has prefill replicas, which are left out
 	basis      alerting.Basis
 	minutes    []poolMinute // from base; see setMinutes
 }
 
 type series struct{ class, dimension string }
 
-// headlines are the quantiles of the forecasts headlineMinutes before each minute; NaN if unknown.
-type headlines struct{ p10, p50, p90 []float64 }
+// quantile names a stored quantile of forecasts; level is an index of forecaster.Levels.
+type quantile struct {
+	dimension string
+	level     int
+}
 
 func (b *builder) pool(name string) *pool {
 	p := b.pools[name]
 	if p == nil {
-		p = &pool{grid: &b.grid, demand: map[series][]float64{}, forecasts: map[string]headlines{}, accuracy: []Accuracy{}}
+		p = &pool{
+			grid:      &b.grid,
+			demand:    map[series][]float64{},
+			forecasts: map[quantile][]float64{},
+			accuracy:  []Accuracy{},
+		}
 		b.pools[name] = p
 	}
 	return p
@@ -125,17 +131,17 @@ func (b *builder) read(ctx context.Context, h History) error {
 
 // addHeadline keeps the headline of a forecast of the total.
 func (p *pool) addHeadline(f *forecaster.Forecast) {
-	m, q := p.index(f.Origin)+headlineMinutes-1, &f.Minute[headlineMinutes-1]
+	m := p.index(f.Origin) + headlineMinutes - 1
 	if f.Class != features.TotalClass || m < p.first || m >= p.end {
 		return
 	}
-	x, known := p.forecasts[f.Dimension]
-	if !known {
-		unknown := slices.Repeat([]float64{math.NaN()}, p.end)
-		x = headlines{unknown, slices.Clone(unknown), slices.Clone(unknown)}
-		p.forecasts[f.Dimension] = x
+	for _, level := range []int{forecaster.L10, forecaster.L50, forecaster.L90} {
+		key := quantile{f.Dimension, level}
+		if p.forecasts[key] == nil {
+			p.forecasts[key] = slices.Repeat([]float64{math.NaN()}, p.end)
+		}
+		p.forecasts[key][m] = f.Minute[headlineMinutes-1][level]
 	}
-	x.p10[m], x.p50[m], x.p90[m] = q[forecaster.L10], q[forecaster.L50], q[forecaster.L90]
 }
 
 // at is a value of a minute; NaN if unknown.

@@ -35,7 +35,7 @@ type Pool struct {
 	Decisions  Decisions  `json:"decisions"`
 	// Contradicts are the stated rates that differ from what was observed, by the newest decision.
 	Contradicts []capacity.Contradiction `json:"contradicts,omitempty"`
-	Timeline    *Timeline                `json:"timeline"` // null if neither demand nor forecasts are known
+	Timeline    *Timeline                `json:"timeline"` // null if no load or forecast is above 0
 }
 
 // Data counts the known minutes of the period.

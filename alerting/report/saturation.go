@@ -3,7 +3,6 @@ package report
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -19,7 +18,7 @@ type run struct {
 
 // extend adds a minute to the last run, or begins another.
 func extend(runs []run, minute int, t *tick) []run {
-	if n := len(runs); n > 0 && time.Duration(minute-runs[n-1].last-1)*features.Minute <= mergeWithin {
+	if n := len(runs); n > 0 && minute-runs[n-1].last-1 <= mergeWithin {
 		runs[n-1].last = minute
 		return runs
 	}
@@ -70,7 +69,7 @@ func (p *pool) saturation() Saturation {
 	}
 	for _, w := range warnings {
 		if w.start < p.first || slices.ContainsFunc(episodes, func(e run) bool {
-			return w.announces(e) || e.start <= w.start && w.start <= e.last+int(mergeWithin/features.Minute)
+			return w.announces(e) || e.start <= w.start && w.start <= e.last+mergeWithin
 		}) {
 			continue
 		}
@@ -99,7 +98,7 @@ func (p *pool) episode(e run, warnings []run) Episode {
 	}
 	x := &p.minutes[peak]
 	out.Resource, out.Utilisation, out.Cause = x.resource, Number(x.utilisation), x.tick.cause
-	out.Forecast = out.Utilisation * Number(p.forecastLoad(x.resource, peak, p.forecasts[x.resource].p50)/p.loadOf(x.resource, peak))
+	out.Forecast = out.Utilisation * Number(p.forecastLoad(x.resource, forecaster.L50, peak)/p.loadOf(x.resource, peak))
 	if i := slices.IndexFunc(warnings, func(w run) bool { return w.announces(e) }); i >= 0 {
 		first := warnings[i].tick
 		lead := out.Start.Sub(first.at)

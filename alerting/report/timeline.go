@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/value"
 )
 
@@ -69,14 +70,17 @@ func mean(values []float64) (mean float64) {
 	return mean
 }
 
-// timeline of a pool's period; nil if nothing is known.
+// timeline of a pool's period; nil if no load or forecast is above 0.
 func (p *pool) timeline() *Timeline {
 	t := &Timeline{From: p.from, Minutes: p.binMinutes()}
 	tightest := p.tightest()
 	for _, d := range features.Forecast {
-		if r := p.resourceTimeline(d); value.Highest(r.Peak, r.P50) > 0 && d.Name == tightest {
+		r := p.resourceTimeline(d)
+		switch {
+		case value.Highest(r.Peak, r.P50) == 0:
+		case d.Name == tightest:
 			t.Resources = slices.Insert(t.Resources, 0, r)
-		} else if value.Highest(r.Peak, r.P50) > 0 {
+		default:
 			t.Resources = append(t.Resources, r)
 		}
 	}
@@ -99,17 +103,20 @@ func (p *pool) capacity(dimension string, replicas func(*tick) int) func(minute 
 // resourceTimeline has the load of one resource, and its forecasts.
 func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 	load := func(m int) float64 { return p.loadOf(d.Name, m) }
-	t := ResourceTimeline{
-		Resource: d.Name, Unit: d.Unit, Actual: p.bins(mean, load), Peak: p.bins(slices.Max, load),
+	forecast := func(level int) []Number {
+		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, level, m) })
+	}
+	return ResourceTimeline{
+		Resource: d.Name,
+		Unit:     d.Unit,
+		Actual:   p.bins(mean, load),
+		Peak:     p.bins(slices.Max, load),
 		Capacity: p.bins(slices.Min, p.capacity(d.Name, func(t *tick) int { return t.ready })),
 		Asked:    p.bins(slices.Max, p.capacity(d.Name, func(t *tick) int { return t.desired })),
+		P10:      forecast(forecaster.L10),
+		P50:      forecast(forecaster.L50),
+		P90:      forecast(forecaster.L90),
 	}
-	forecast := func(quantile []float64) []Number {
-		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, m, quantile) })
-	}
-	f := p.forecasts[d.Name]
-	t.P10, t.P50, t.P90 = forecast(f.p10), forecast(f.p50), forecast(f.p90)
-	return t
 }
 
 // tightest is the resource that came nearest to its capacity in the period; "" if none is known.
