@@ -49,8 +49,18 @@ func (b *builder) endSeries() {
 			upper := a.Coverage(forecaster.L90)
 			p.accuracy = append(p.accuracy, Accuracy{
 				Class: x.Class, Dimension: x.dimension, Unit: d.Unit, Horizon: a.Horizon,
-				Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()), WAPE: Number(a.WAPE()), Bias: Number(a.Bias()), Skill: Number(1 - a.RelativeMAE()),
-				Q90: Covered{Number(upper.Share), Number(upper.Low), Number(upper.High), Number(upper.Effective)},
+				Outcomes: a.N,
+				Missing:  a.Missing,
+				Mean:     Number(a.Mean()),
+				WAPE:     Number(a.WAPE()),
+				Bias:     Number(a.Bias()),
+				Skill:    Number(1 - a.RelativeMAE()),
+				Q90: Covered{
+					Share:     Number(upper.Share),
+					Low:       Number(upper.Low),
+					High:      Number(upper.High),
+					Effective: Number(upper.Effective),
+				},
 			})
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the templates
 	"fmt"
 	"slices"
+	"strings"
 	"text/template"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -21,10 +22,19 @@ var (
 	page string
 
 	document = markdown.New(text, page, template.FuncMap{
-		"class": features.ClassName, "inc": func(i int) int { return i + 1 }, "share": func(part, whole int) string { return value.Percent(Number(part) / Number(whole)) }, "resource": alerting.ResourceName, "ahead": horizonText,
-		"percent": value.Percent, "big": value.Large, "quantity": quantity, "money": value.Dollars, "times": func(n int) string { return value.Count(n, "time") },
-		"minutes": value.Minutes, "lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
-		"hours": Amount.hours,
+		"ahead":    horizonText,
+		"big":      value.Large,
+		"class":    features.ClassName,
+		"hours":    Amount.hours,
+		"inc":      func(i int) int { return i + 1 },
+		"lasting":  func(minutes int) string { return value.Minutes(Number(minutes)) },
+		"minutes":  value.Minutes,
+		"money":    value.Dollars,
+		"percent":  value.Percent,
+		"quantity": quantity,
+		"resource": alerting.ResourceName,
+		"share":    func(part, whole int) string { return value.Percent(Number(part) / Number(whole)) },
+		"times":    func(n int) string { return value.Count(n, "time") },
 	}, "in time", "late", "no warning")
 )
 
@@ -77,7 +87,9 @@ func (e Episode) Warned() string {
 
 // Forecasts of the pool's total.
 func (p *Pool) Forecasts() []Accuracy {
-	return slices.DeleteFunc(slices.Clone(p.Accuracy), func(a Accuracy) bool { return a.Class != features.TotalClass || a.Outcomes == 0 })
+	return slices.DeleteFunc(slices.Clone(p.Accuracy), func(a Accuracy) bool {
+		return a.Class != features.TotalClass || a.Outcomes == 0
+	})
 }
 
 // Worst are the worst saturations, by time.
@@ -94,4 +106,28 @@ func (p *Pool) Classes() []Total {
 	all := slices.Clone(p.Totals)
 	slices.SortStableFunc(all, func(a, b Total) int { return cmp.Compare(b.tokens(), a.tokens()) }) // the pool has most
 	return all[:min(len(all), classesShown+1)]
+}
+
+// quantity shows a value with its unit: 12300 tokens/s is "12.3k tokens/s".
+func quantity(n Number, unit string) string {
+	switch text := value.Short(float64(n)); {
+	case !n.Known():
+		return text
+	case unit == "1/s":
+		return text + "/s"
+	default:
+		return strings.TrimSpace(text + " " + unit)
+	}
+}
+
+// hours shows GPU-hours, or replica-hours if the GPUs of a replica are unknown, and the cost if known.
+func (a Amount) hours() string {
+	text := value.Large(a.GPUHours) + " GPU-hours"
+	if !a.GPUHours.Known() {
+		text = value.Large(a.ReplicaHours) + " replica-hours"
+	}
+	if a.USD.Known() {
+		text += " (" + value.Dollars(a.USD) + ")"
+	}
+	return text
 }

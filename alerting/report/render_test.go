@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,36 @@ func TestNumbers(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// What is not known, or not known yet, is not summarised as nothing.
+func TestSummaryOfUnknown(t *testing.T) {
+	nan := Number(math.NaN())
+	for name, c := range map[string]struct {
+		pool     Pool
+		sentence string
+	}{
+		"half of the time known": {
+			Pool{Data: Data{Minutes: 100}, Saturation: Saturation{KnownMinutes: 50}},
+			"The load was within the planned capacity of the ready replicas in all minutes in which both are known, 50 % of the time.",
+		},
+		"a warning of which nothing is known yet": {
+			Pool{Saturation: Saturation{Open: 1}},
+			"Warnings: 0 in time, 0 late, 0 followed by more replicas that prevented the saturation, 0 false, 1 not known yet. Saturations without a warning: 0.",
+		},
+		"a resource without demand": {
+			Pool{Accuracy: []Accuracy{
+				{Class: "*", Dimension: "decode", Horizon: "15", Outcomes: 9, WAPE: nan, Skill: nan, Q90: Covered{Share: 1}},
+				{Class: "*", Dimension: "prefill", Horizon: "15", Outcomes: 9, WAPE: .2, Skill: .1, Q90: Covered{Share: .9}},
+			}},
+			"Forecasts 15 minutes ahead were off by 20 % on average. For 1 of 2 resources they were better than the assumption that nothing changes. The load stayed below the upper bound in 90 to 100 % of the minutes; the target is 90 %.",
+		},
+	} {
+		r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC, Pools: []Pool{c.pool}}
+		if r.summarise(); !slices.Contains(r.Summary, c.sentence) {
+			t.Errorf("%s: %q", name, r.Summary)
 		}
 	}
 }

@@ -39,7 +39,8 @@ func ParseSpan(from, to, zone string, newest time.Time) (s Span, err error) {
 func (s *Span) cut() error {
 	s.From, s.To = s.From.UTC().Truncate(time.Minute), s.To.UTC().Truncate(time.Minute)
 	if !s.From.Before(s.To) || s.To.Sub(s.From) > MaxDays*24*time.Hour+time.Hour {
-		return fmt.Errorf("from %s to %s: a period has at least a minute and at most %d days; choose other days", s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
+		return fmt.Errorf("from %s to %s: a period has at least a minute and at most %d days; choose other days",
+			s.From.Format(time.RFC3339), s.To.Format(time.RFC3339), MaxDays)
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ type sums struct {
 	decodeOnly          []string // pools whose prefill replicas are left out
 }
 
-// summarise sets r.Summary: five sentences, and one more if prefill replicas are left out.
+// summarise sets r.Summary, one sentence each: traffic, saturation, warnings, forecasts, cost; and another one that names
+// pools whose prefill replicas are left out.
 func (r *Report) summarise() {
 	period := r.period("2 Jan 2006")
 	if len(r.Pools) == 0 {
@@ -54,22 +55,35 @@ func (r *Report) summarise() {
 		names[i] = r.Pools[i].Pool
 		s.add(&r.Pools[i])
 	}
-	r.Summary = []string{s.traffic(period, poolsText(names)), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
+	r.Summary = []string{
+		s.traffic(period, poolsText(names)),
+		s.saturated(r),
+		s.warningResults(),
+		s.forecastAccuracy(),
+		s.cost(),
+	}
 	if len(s.decodeOnly) > 0 {
-		r.Summary = append(r.Summary, "Prefill replicas of "+poolsText(s.decodeOnly)+" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")
+		r.Summary = append(r.Summary, "Prefill replicas of "+poolsText(s.decodeOnly)+
+			" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")
 	}
 }
 
 func (s *sums) add(p *Pool) {
-	s.observed, s.minutes = s.observed+p.Data.Observed, s.minutes+p.Data.Minutes
+	s.observed += p.Data.Observed
+	s.minutes += p.Data.Minutes
 	if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
 		add(&s.requests, p.Totals[0].Requests)
 		add(&s.tokens, p.Totals[0].tokens())
 	}
 	to, of := &s.saturation, &p.Saturation
-	to.KnownMinutes, to.SaturatedMinutes = to.KnownMinutes+of.KnownMinutes, to.SaturatedMinutes+of.SaturatedMinutes
-	to.InTime, to.Late, to.Missed = to.InTime+of.InTime, to.Late+of.Late, to.Missed+of.Missed
-	to.Averted, to.False = to.Averted+of.Averted, to.False+of.False
+	to.KnownMinutes += of.KnownMinutes
+	to.SaturatedMinutes += of.SaturatedMinutes
+	to.InTime += of.InTime
+	to.Late += of.Late
+	to.Missed += of.Missed
+	to.Averted += of.Averted
+	to.False += of.False
+	to.Open += of.Open
 	for i := range of.Episodes {
 		if e := &of.Episodes[i]; s.worst == nil || e.shortfall() > s.worst.shortfall() {
 			s.worst, s.worstOf = e, p.Pool
@@ -82,7 +96,9 @@ func (s *sums) add(p *Pool) {
 	s.forecasts = append(s.forecasts, p.headline()...)
 	if v := &p.Decisions.Provision; v.KnownMinutes > 0 {
 		s.known = true
-		s.paid, s.static, s.least = s.paid.plus(v.Paid), s.static.plus(v.Static), s.least.plus(v.Hindsight)
+		s.paid = s.paid.plus(v.Paid)
+		s.static = s.static.plus(v.Static)
+		s.least = s.least.plus(v.Hindsight)
 	}
 }
 
@@ -100,17 +116,22 @@ func (s *sums) traffic(period, who string) string {
 
 // saturated says how long the load was above the planned capacity of the ready replicas.
 func (s *sums) saturated(r *Report) string {
-	worst, minutes := s.worst, value.Count(s.saturation.SaturatedMinutes, "minute")
+	worst, minutes, known := s.worst, value.Count(s.saturation.SaturatedMinutes, "minute"), s.saturation.KnownMinutes
 	switch {
-	case s.saturation.KnownMinutes == 0:
+	case known == 0:
 		return "Whether the load was above the planned capacity is not known: load and capacity were never known together."
-	case worst == nil && s.saturation.SaturatedMinutes == 0:
+	case s.saturation.SaturatedMinutes == 0 && known < s.minutes:
+		return fmt.Sprintf("The load was within the planned capacity of the ready replicas in all minutes in which both are known, %s of the time.",
+			value.Percent(Number(known)/Number(s.minutes)))
+	case s.saturation.SaturatedMinutes == 0:
 		return "The load was within the planned capacity of the ready replicas at all times."
 	case worst == nil:
 		return "The load was above the planned capacity of the ready replicas for " + minutes + ", at the beginning."
 	}
-	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
-		value.Count(len(s.saturation.Episodes), "time"), minutes, r.Day(worst.Start), worst.Minutes, value.Percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
+	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. "+
+		"The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
+		value.Count(len(s.saturation.Episodes), "time"), minutes,
+		r.Day(worst.Start), worst.Minutes, value.Percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + s.worstOf
 	}
@@ -120,28 +141,33 @@ func (s *sums) saturated(r *Report) string {
 // warningResults counts the results of warnings.
 func (s *sums) warningResults() string {
 	x := &s.saturation
-	if x.InTime+x.Late+x.Missed+x.Averted+x.False == 0 {
+	if x.InTime+x.Late+x.Missed+x.Averted+x.False+x.Open == 0 {
 		return "There was no warning."
 	}
-	return fmt.Sprintf("Warnings: %d in time, %d late, %d followed by more replicas that prevented the saturation, %d false. Saturations without a warning: %d.",
-		x.InTime, x.Late, x.Averted, x.False, x.Missed)
+	open := ""
+	if x.Open > 0 {
+		open = fmt.Sprintf(", %d not known yet", x.Open)
+	}
+	return fmt.Sprintf("Warnings: %d in time, %d late, %d followed by more replicas that prevented the saturation, %d false%s. "+
+		"Saturations without a warning: %d.", x.InTime, x.Late, x.Averted, x.False, open, x.Missed)
 }
 
 // forecastAccuracy: accuracy of forecasts of the pools' totals.
 func (s *sums) forecastAccuracy() string {
-	rows := s.forecasts
-	if len(rows) == 0 {
+	if len(s.forecasts) == 0 {
 		return "How good forecasts were is not known: no forecast was stored, or the load is not known."
 	}
-	better, least, most, low, high := 0, rows[0].WAPE, rows[0].WAPE, rows[0].Q90.Share, rows[0].Q90.Share
-	for _, a := range rows {
+	better := 0
+	var errors, held []Number
+	for _, a := range s.forecasts {
 		if a.Skill > 0 {
 			better++
 		}
-		least, most, low, high = min(least, a.WAPE), max(most, a.WAPE), min(low, a.Q90.Share), max(high, a.Q90.Share)
+		errors, held = append(errors, a.WAPE), append(held, a.Q90.Share)
 	}
-	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average. For %d of %d resources they were better than the assumption that nothing changes. The load stayed below the upper bound in %s of the minutes; the target is 90 %%.",
-		headline, percentRange(least, most), better, len(rows), percentRange(low, high))
+	return fmt.Sprintf("Forecasts %s minutes ahead were off by %s on average. For %d of %d resources they were better than the "+
+		"assumption that nothing changes. The load stayed below the upper bound in %s of the minutes; the target is 90 %%.",
+		headline, percentRange(errors...), better, len(s.forecasts), percentRange(held...))
 }
 
 // cost of replicas, of a fixed number of them, and the least possible.
@@ -158,9 +184,13 @@ func (a Amount) plus(o Amount) Amount {
 	return Amount{a.ReplicaHours + o.ReplicaHours, a.GPUHours + o.GPUHours, a.USD + o.USD}
 }
 
-// percentRange shows two shares as a range, or as one if they look alike.
-func percentRange(low, high Number) string {
-	a, b := value.Percent(low), value.Percent(high)
+// percentRange shows the least and the largest of the known shares, or one of them if they look alike.
+func percentRange(shares ...Number) string {
+	known := slices.DeleteFunc(shares, func(v Number) bool { return !v.Known() })
+	if len(known) == 0 {
+		return value.Percent(value.Unknown)
+	}
+	a, b := value.Percent(slices.Min(known)), value.Percent(slices.Max(known))
 	if a == b {
 		return a
 	}
@@ -175,8 +205,11 @@ func byUrgency(r *Report) []*Pool {
 	}
 	slices.SortStableFunc(out, func(a, b *Pool) int {
 		x, y := &a.Saturation, &b.Saturation
-		return cmp.Or(cmp.Compare(y.Missed+y.Late, x.Missed+x.Late), cmp.Compare(y.SaturatedMinutes, x.SaturatedMinutes),
-			cmp.Compare(len(b.suggestions()), len(a.suggestions())))
+		return cmp.Or(
+			cmp.Compare(y.Missed+y.Late, x.Missed+x.Late),
+			cmp.Compare(y.SaturatedMinutes, x.SaturatedMinutes),
+			cmp.Compare(len(b.suggestions()), len(a.suggestions())),
+		)
 	})
 	return out
 }

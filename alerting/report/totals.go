@@ -24,7 +24,13 @@ func (p *pool) totals() []Total {
 			}
 			return total
 		}
-		t := Total{Class: class, Requests: sum(features.DimRequests), PromptTokens: sum(features.DimPrefill), CachedTokens: sum(features.DimCached), OutputTokens: sum(features.DimDecode)}
+		t := Total{
+			Class:        class,
+			Requests:     sum(features.DimRequests),
+			PromptTokens: sum(features.DimPrefill),
+			CachedTokens: sum(features.DimCached),
+			OutputTokens: sum(features.DimDecode),
+		}
 		add(&t.PromptTokens, t.CachedTokens)
 		if class == features.TotalClass {
 			out = slices.Insert(out, 0, t)
