@@ -95,7 +95,7 @@ func (s *scores) all() []Score {
 				Class: key.class, Dimension: key.dimension, Horizon: a.Horizon, N: a.N, WAPE: Number(a.WAPE()),
 				MASE: Number(a.RelativeMAE()), Bias: Number(a.Bias()),
 				Pinball: Number(a.MeanPinball()),
-				Cover90: Number(a.Coverage(forecaster.L90).Share), Cover95: Number(a.Coverage(forecaster.L95).Share),
+				Cover90: a.Coverage(forecaster.L90).Share, Cover95: a.Coverage(forecaster.L95).Share,
 			})
 		}
 	}

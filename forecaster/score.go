@@ -87,18 +87,20 @@ func (a *Accumulator) MeanPinball() float64 {
 	return value.Share(s, float64(a.N*len(ScoredLevels)))
 }
 
-// Coverage is the share of outcomes at or below a quantile, with its 95 % interval.
+// Coverage is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
+// outcomes. Outcomes of overlapping horizons depend on each other and count less.
 type Coverage struct {
-	Share, Low, High float64
-	Effective        float64 // outcomes that do not overlap: others depend on each other
+	Share     value.Number `json:"share"`
+	Low       value.Number `json:"low"`
+	High      value.Number `json:"high"`
+	Effective value.Number `json:"effective_n"`
 }
 
 // Coverage of the quantile at that level index. The interval is Wilson's (1927, doi:10.1080/01621459.1927.10502953) for
 // the number of outcomes that do not overlap.
 func (a *Accumulator) Coverage(level int) Coverage {
 	if a.N == 0 {
-		nan := math.NaN()
-		return Coverage{nan, nan, nan, 0}
+		return Coverage{Share: value.Unknown, Low: value.Unknown, High: value.Unknown}
 	}
 	const z = 1.959964
 	n := float64(a.N)
@@ -109,5 +111,6 @@ func (a *Accumulator) Coverage(level int) Coverage {
 	p, effective := a.covered[level]/n, n/overlap
 	mid := (p + z*z/(2*effective)) / (1 + z*z/effective)
 	half := z / (1 + z*z/effective) * math.Sqrt(p*(1-p)/effective+z*z/(4*effective*effective))
-	return Coverage{p, max(mid-half, 0), min(mid+half, 1), effective}
+	low, high := value.Number(max(mid-half, 0)), value.Number(min(mid+half, 1))
+	return Coverage{Share: value.Number(p), Low: low, High: high, Effective: value.Number(effective)}
 }

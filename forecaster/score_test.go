@@ -66,8 +66,8 @@ func TestScorerByHand(t *testing.T) {
 	close(t, "pinball", a.MeanPinball(), (y4+y8+y2)/15)
 	close(t, "pinball at 90 %", a.loss[L90], .3+.9+.5)
 	c := a.Coverage(L90) // 4 and 2 are below 7, 8 is not
-	close(t, "coverage", c.Share, 2.0/3)
-	close(t, "effective", c.Effective, 3)
+	close(t, "coverage", float64(c.Share), 2.0/3)
+	close(t, "effective", float64(c.Effective), 3)
 	if !(c.Low > 0.2 && c.Low < c.Share && c.High > c.Share && c.High < 0.95) {
 		t.Errorf("Wilson's interval of 2 in 3: %+v", c)
 	}
@@ -146,7 +146,7 @@ func TestScoresWithoutOutcomes(t *testing.T) {
 	s := NewScorer(0, 1)
 	s.Issue(forecastFrom(10, flat(10), flat(10)))
 	a := s.Scores[0]
-	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), a.Coverage(L90).Share} {
+	for _, x := range []float64{a.Mean(), a.WAPE(), a.Bias(), a.RelativeMAE(), a.MeanPinball(), float64(a.Coverage(L90).Share)} {
 		if !math.IsNaN(x) {
 			t.Errorf("a score without outcomes is %v, want NaN", x)
 		}
@@ -164,7 +164,7 @@ func TestEffectiveOutcomes(t *testing.T) {
 		for i := range int64(100) {
 			a.add(c.every*i, 1, 1, &Quantiles{})
 		}
-		if e := a.Coverage(L80).Effective; math.Abs(e-c.want) > 1e-9 {
+		if e := a.Coverage(L80).Effective; math.Abs(float64(e)-c.want) > 1e-9 {
 			t.Errorf("%+v: %v are effective", c, e)
 		}
 	}

@@ -115,7 +115,7 @@ func TestCoverage(t *testing.T) {
 	}
 	for _, a := range scorer.Scores {
 		for level, tolerance := range map[int]float64{L50: .06, L80: .04, L90: .03, L95: .025} {
-			if c := a.Coverage(level); math.Abs(c.Share-Levels[level]) > tolerance {
+			if c := a.Coverage(level); math.Abs(float64(c.Share)-Levels[level]) > tolerance {
 				t.Errorf("%s: the %.0f %% quantile covers %.1f %%", a.Horizon, 100*Levels[level], 100*c.Share)
 			}
 		}

@@ -46,7 +46,6 @@ func (b *builder) endSeries() {
 	p := b.pool(x.Pool)
 	for _, a := range x.Scores {
 		if a.N+a.Missing > 0 {
-			upper := a.Coverage(forecaster.L90)
 			p.accuracy = append(p.accuracy, Accuracy{
 				Class: x.Class, Dimension: x.dimension, Unit: d.Unit, Horizon: a.Horizon,
 				Outcomes: a.N,
@@ -55,12 +54,7 @@ func (b *builder) endSeries() {
 				WAPE:     Number(a.WAPE()),
 				Bias:     Number(a.Bias()),
 				Skill:    Number(1 - a.RelativeMAE()),
-				Q90: Covered{
-					Share:     Number(upper.Share),
-					Low:       Number(upper.Low),
-					High:      Number(upper.High),
-					Effective: Number(upper.Effective),
-				},
+				Q90:      a.Coverage(forecaster.L90),
 			})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // hostile is a name that runs a script where it is not escaped.
@@ -150,11 +151,17 @@ func TestAdvice(t *testing.T) {
 		"no telemetry":    {func(p *Pool) { p.Data.Observed = 0 }, "Find out why no telemetry arrives."},
 		"gaps":            {func(p *Pool) { calm(p); p.Data.Observed = 8064 }, "Repair the telemetry: it is missing for 20 % of the time."},
 		"no problem":      {calm, "Nothing to do."},
-		"few outcomes":    {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.3, 0, .8, 3} }, "Nothing to do."},
-		"new":             {func(p *Pool) { calm(p); p.Data.Decided = 504 }, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
+		"few outcomes": {func(p *Pool) {
+			calm(p)
+			p.Accuracy[3].Q90 = forecaster.Coverage{Share: .3, Low: 0, High: .8, Effective: 3}
+		}, "Nothing to do."},
+		"new": {func(p *Pool) { calm(p); p.Data.Decided = 504 }, "Find out why Forewarm made no decision for 95 % of the time, unless it is new."},
 		"idle": {func(p *Pool) { calm(p); p.Decisions.Provision.Over.ReplicaHours = 500 },
 			"Check whether fewer replicas would do: 73 % of their time was idle, reserves not counted."},
-		"too narrow": {func(p *Pool) { calm(p); p.Accuracy[3].Q90 = Covered{.8, .7, .85, 99} },
+		"too narrow": {func(p *Pool) {
+			calm(p)
+			p.Accuracy[3].Q90 = forecaster.Coverage{Share: .8, Low: .7, High: .85, Effective: 99}
+		},
 			"Raise decision.quantile for a while: the upper bound that should hold in 90 % of the minutes held in 80 %."},
 	} {
 		p := withTimeline().Pools[0]

@@ -122,9 +122,9 @@ func TestAccuracy(t *testing.T) {
 	want := Accuracy{
 		Class: "*", Dimension: "requests", Unit: "1/s", Horizon: "5", Outcomes: 55, Missing: 5, Mean: Number(sum / 55),
 		WAPE: Number(2 * 55 / sum), Bias: Number(2 * 55 / sum), Skill: 1 - 2.0/5,
-		Q90: Covered{1, 0, 0, 11},
+		Q90: forecaster.Coverage{Share: 1, Low: 0, High: 0, Effective: 11},
 	}
-	opts := []cmp.Option{close, cmpopts.IgnoreFields(Covered{}, "Low", "High")}
+	opts := []cmp.Option{close, cmpopts.IgnoreFields(forecaster.Coverage{}, "Low", "High")}
 	if diff := cmp.Diff(want, got, opts...); diff != "" {
 		t.Error(diff)
 	}

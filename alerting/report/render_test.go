@@ -44,7 +44,7 @@ func week() *Report {
 	row := func(class, dimension, unit, horizon string, mean, wape Number) Accuracy {
 		return Accuracy{Class: class, Dimension: dimension, Unit: unit, Horizon: horizon, Outcomes: 10_050, Missing: 30, Mean: mean,
 			WAPE: wape, Bias: wape / 8, Skill: 0.4 - wape,
-			Q90: Covered{.902, .896, .908, 9000}}
+			Q90: forecaster.Coverage{Share: .902, Low: .896, High: .908, Effective: 9000}}
 	}
 	amount := func(replicaHours Number) Amount { return Amount{replicaHours, 8 * replicaHours, 20 * replicaHours} }
 	r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC, Timezone: "UTC", Pools: []Pool{
@@ -60,7 +60,7 @@ func week() *Report {
 				row("chat", "requests", "1/s", "15", 0.0123, .123),
 				{Class: "a|b\n*", Dimension: "requests", Unit: "1/s", Horizon: "15", Missing: 12, Mean: nan, WAPE: nan, Bias: nan,
 					Skill: nan,
-					Q90:   Covered{nan, nan, nan, 0}},
+					Q90:   forecaster.Coverage{Share: nan, Low: nan, High: nan, Effective: 0}},
 			},
 			Saturation: Saturation{KnownMinutes: 10040, SaturatedMinutes: 14, InTime: 1, Missed: 1, Averted: 4, False: 1,
 				LeadMinutes: 13.5, Episodes: []Episode{
@@ -154,8 +154,8 @@ func TestSummaryOfUnknown(t *testing.T) {
 		},
 		"a resource without demand": {
 			Pool{Accuracy: []Accuracy{
-				{Class: "*", Dimension: "decode", Horizon: "15", Outcomes: 9, WAPE: nan, Skill: nan, Q90: Covered{Share: 1}},
-				{Class: "*", Dimension: "prefill", Horizon: "15", Outcomes: 9, WAPE: .2, Skill: .1, Q90: Covered{Share: .9}},
+				{Class: "*", Dimension: "decode", Horizon: "15", Outcomes: 9, WAPE: nan, Skill: nan, Q90: forecaster.Coverage{Share: 1}},
+				{Class: "*", Dimension: "prefill", Horizon: "15", Outcomes: 9, WAPE: .2, Skill: .1, Q90: forecaster.Coverage{Share: .9}},
 			}},
 			"Forecasts 15 minutes ahead were off by 20 % on average. For 1 of 2 resources they were better than the assumption that nothing changes. The load stayed below the upper bound in 90 to 100 % of the minutes; the target is 90 %.",
 		},

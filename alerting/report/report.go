@@ -70,16 +70,7 @@ type Accuracy struct {
 	Bias  Number `json:"bias"`  // Σ(median − outcome) / Σ outcome: positive is too high
 	Skill Number `json:"skill"` // 1 − the absolute error / that of repeating the last value; negative is worse
 
-	Q90 Covered `json:"q90"` // of the upper bound
-}
-
-// Covered is the share of outcomes at or below a quantile, with its 95 % Wilson interval for the effective number of
-// outcomes. Outcomes of overlapping horizons depend on each other and count less.
-type Covered struct {
-	Share     Number `json:"share"`
-	Low       Number `json:"low"`
-	High      Number `json:"high"`
-	Effective Number `json:"effective_n"`
+	Q90 forecaster.Coverage `json:"q90"` // of the upper bound
 }
 
 // Saturation counts saturations and warnings. See the package comment for each definition.

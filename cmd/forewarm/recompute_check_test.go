@@ -8,6 +8,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/report"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // recomputed computes the numbers of a report again from the stored data, minute by minute. Times are Unix minutes.
@@ -121,7 +122,7 @@ func (x *recomputed) row(a *report.Accuracy) {
 }
 
 // interval checks Wilson's interval, for the number of outcomes that do not overlap.
-func (x *recomputed) interval(name, horizon string, c report.Covered, all []scoredForecast) {
+func (x *recomputed) interval(name, horizon string, c forecaster.Coverage, all []scoredForecast) {
 	h := 30.
 	if minutes, err := strconv.Atoi(horizon); err == nil {
 		h = float64(minutes)
