@@ -18,9 +18,10 @@ var (
 	sheetPage string
 
 	document = markdown.New(sheetText, sheetPage, template.FuncMap{
-		"amount": func(n number) string { return value.Short(float64(n)) }, "percent": value.Percent, "money": value.Dollars,
-		"kib":  func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
-		"span": func(seconds number) string { return value.Minutes(seconds / 60) },
+		"amount": func(n number) string { return value.Short(float64(n)) },
+		"kib":    func(bytes number) string { return value.Short(float64(bytes)/1024) + " KiB" },
+		"span":   func(seconds number) string { return value.Minutes(seconds / 60) },
+		"money":  value.Dollars, "percent": value.Percent,
 	}, string(Okay), string(Tight), string(Shortfall), string(OutOfMemory))
 )
 
@@ -57,8 +58,9 @@ func (s *Sheet) Headline() string {
 	if launch.Blocked != "" {
 		text += fmt.Sprintf(" That is blocked by %s.", launch.Blocked)
 	}
+	now, most := replicas(number(s.Replicas), number(s.Prefill)), replicas(number(s.Limit), number(s.PrefillLimit))
 	return text + fmt.Sprintf(" Now the pool has %s; at most %s are allowed (%s). A new replica needs up to %s to start. Traffic is from %s.",
-		replicas(number(s.Replicas), number(s.Prefill)), replicas(number(s.Limit), number(s.PrefillLimit)), s.LimitBy, value.Minutes(s.Lead/60), s.Source)
+		now, most, s.LimitBy, value.Minutes(s.Lead/60), s.Source)
 }
 
 // unsized says why the number of replicas is not known, and what to set; "" if it is known.
@@ -166,16 +168,15 @@ type memoryPart struct {
 
 // Parts are the parts of a GPU's memory, without those below 1 MiB.
 func (m *Memory) Parts() (parts []memoryPart) {
-	g := m.GPU
-	for _, x := range []struct {
-		name  string
-		bytes float64
-	}{
-		{"weights", g.Weights}, {"workspace", g.Workspace}, {"KV cache", g.KV}, {"not used by the engine", g.Unused}, {"in all", g.Memory},
-	} {
-		if x.bytes >= 1<<20 {
-			parts = append(parts, memoryPart{x.name, x.bytes / (1 << 30), number(x.bytes / g.Memory)})
+	add := func(name string, bytes float64) {
+		if bytes >= 1<<20 {
+			parts = append(parts, memoryPart{name, bytes / (1 << 30), number(bytes / m.GPU.Memory)})
 		}
 	}
+	add("weights", m.GPU.Weights)
+	add("workspace", m.GPU.Workspace)
+	add("KV cache", m.GPU.KV)
+	add("not used by the engine", m.GPU.Unused)
+	add("in all", m.GPU.Memory)
 	return parts
 }

@@ -141,25 +141,18 @@ func risk(name string, demand, have float64) Risk {
 
 // evaluation is the computation of one scenario.
 type evaluation struct {
+	*Input
 	Outcome
-	pool       *Pool
-	traffic    *Traffic
-	ramp, lead time.Duration
-	loads      []Load // of each minute, changed
-
+	loads   []Load       // of each minute, changed
 	short   map[int]bool // minutes in which a resource is out
-	first   float64      // share of the change at which First runs out; infinite if nothing does
-	limit   string       // the first limit of the whole pool that is too low; "" if none is
 	use     float64      // highest use of a resource of replicas
 	busiest int          // its minute; -1 if no use is known
 }
 
 // evaluate computes the outcome of a scenario. lead is the warm-up time.
 func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
-	e := evaluation{
-		Outcome: Outcome{Scenario: s, Share: value.Unknown, Over: value.Unknown, Replicas: value.Unknown, HourUSD: value.Unknown},
-		pool:    &in.Pool, traffic: &in.Traffic, ramp: in.Ramp, lead: lead, short: map[int]bool{}, first: math.Inf(1), busiest: -1,
-	}
+	e := evaluation{Input: in, Outcome: Outcome{Scenario: s}, short: map[int]bool{}, busiest: -1}
+	e.Share, e.Over, e.Replicas, e.HourUSD = value.Unknown, value.Unknown, value.Unknown, value.Unknown
 	if in.Pool.Disaggregated {
 		e.Prefill = value.Unknown
 	}
@@ -169,11 +162,11 @@ func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
 	for i := range resources {
 		e.resource(&resources[i])
 	}
-	e.Replicas, e.Prefill = e.pool.withReserves(e.Replicas, capacity.AnyRole), e.pool.withReserves(e.Prefill, capacity.PrefillRole)
-	e.queue()
-	overBudget := e.cost()
-	e.Blocked = e.blockedBy(overBudget)
-	e.when()
+	e.Replicas = e.Pool.withReserves(e.Replicas, capacity.AnyRole)
+	e.Prefill = e.Pool.withReserves(e.Prefill, capacity.PrefillRole)
+	e.queue(lead)
+	e.cost()
+	e.when(lead)
 	return e.Outcome
 }
 
@@ -190,10 +183,10 @@ func (e *evaluation) resource(r *resource) {
 	}
 	if r.whole == nil {
 		needed := &e.Replicas
-		if e.pool.Disaggregated && r.role == capacity.PrefillRole {
+		if e.Pool.Disaggregated && r.role == capacity.PrefillRole {
 			needed = &e.Prefill
 		}
-		if n := number(alerting.ReplicasFor(demand, e.pool.each(r))); !(n <= *needed) {
+		if n := number(alerting.ReplicasFor(demand, e.Pool.each(r))); !(n <= *needed) {
 			*needed = n
 		}
 		if u := demand / max(have, math.SmallestNonzeroFloat64); u > e.use || e.busiest < 0 {
@@ -201,7 +194,7 @@ func (e *evaluation) resource(r *resource) {
 		}
 	}
 	for i, l := range e.loads {
-		if r.demand(e.pool, l) > have {
+		if r.demand(&e.Pool, l) > have {
 			e.short[i] = true
 		}
 	}
@@ -209,10 +202,10 @@ func (e *evaluation) resource(r *resource) {
 		return
 	}
 	if r.whole != nil {
-		e.limit = cmp.Or(e.limit, r.name)
+		e.Blocked = cmp.Or(e.Blocked, r.name)
 	}
-	if share := e.shareAt(r, at, have); share < e.first {
-		e.first, e.First = share, r.name
+	if share := number(e.shareAt(r, at, have)); e.First == "" || share < e.Share {
+		e.Share, e.First = share, r.name
 	}
 }
 
@@ -224,7 +217,7 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 	var order []int
 	values := make([]float64, len(e.loads))
 	for i, l := range e.loads {
-		if values[i] = r.demand(e.pool, l); !math.IsNaN(values[i]) {
+		if values[i] = r.demand(&e.Pool, l); !math.IsNaN(values[i]) {
 			order = append(order, i)
 		}
 	}
@@ -239,17 +232,18 @@ func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 // capacity is what the pool can carry under the change; ok is false without such a limit. NaN is unknown.
 func (e *evaluation) capacity(r *resource) (have float64, ok bool) {
 	if r.whole != nil {
-		have = r.whole(e.pool)
+		have = r.whole(&e.Pool)
 		return have * e.Limits, have > 0
 	}
-	if each := e.pool.each(r); each > 0 {
-		return each * float64(e.pool.replicas(r.role, e.Lost)), true
+	if each := e.Pool.each(r); each > 0 {
+		return each * float64(e.Pool.replicas(r.role, e.Lost)), true
 	}
 	return math.NaN(), true
 }
 
 func use(name, title, unit string, demand, have float64) Use {
-	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Capacity: value.Unknown, Headroom: value.Unknown, Risk: risk(name, demand, have)}
+	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Risk: risk(name, demand, have)}
+	u.Capacity, u.Headroom = value.Unknown, value.Unknown
 	if have > 0 {
 		u.Capacity, u.Headroom = number(have), number(1-demand/have)
 	}
@@ -263,64 +257,57 @@ func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 		return 0
 	}
 	return float64(sort.Search(steps, func(step int) bool {
-		return r.demand(e.pool, e.partly(float64(step)/steps).apply(e.traffic.Minutes[minute])) > have
+		return r.demand(&e.Pool, e.partly(float64(step)/steps).apply(e.Traffic.Minutes[minute])) > have
 	})) / steps
 }
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate
 // for the lead time. A fluid queue: bursts within a minute come on top.
-func (e *evaluation) queue() {
-	demand, have := math.NaN(), e.pool.WaitingPerReplica*float64(e.pool.replicas(capacity.DecodeRole, e.Lost))
+func (e *evaluation) queue(lead time.Duration) {
+	demand, have := math.NaN(), e.Pool.WaitingPerReplica*float64(e.Pool.replicas(capacity.DecodeRole, e.Lost))
 	if e.busiest >= 0 {
-		demand = e.loads[e.busiest].Requests * max(1-1/e.use, 0) * e.lead.Seconds()
+		demand = e.loads[e.busiest].Requests * max(1-1/e.use, 0) * lead.Seconds()
 	}
 	e.Uses = append(e.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
 }
 
-// cost sets the price of the needed replicas, and reports whether the budget is too low for them.
-func (e *evaluation) cost() (overBudget bool) {
-	hour := e.pool.ReplicaHourUSD()
-	if hour <= 0 {
-		return false
+// cost sets the price of the needed replicas, and which bound is too low for them: the budget, or else those of
+// replicas. A limit of the whole pool is named only if these suffice.
+func (e *evaluation) cost() {
+	hour := e.Pool.ReplicaHourUSD()
+	if hour > 0 {
+		e.HourUSD = number(hour) * (e.Replicas + e.Prefill)
 	}
-	e.HourUSD = number(hour) * (e.Replicas + e.Prefill)
-	if e.pool.BudgetHourUSD <= 0 {
-		return false
-	}
-	u := use(Budget, "$/h for the replicas it takes", "$/h", float64(e.HourUSD), e.pool.BudgetHourUSD*e.Limits)
-	e.Uses = append(e.Uses, u)
-	overBudget = u.Risk == Shortfall
-	if overBudget && e.First == "" {
-		e.First, e.first = Budget, 1
-	}
-	return overBudget
-}
-
-// blockedBy is the bound to name: the budget, then those of replicas, then a limit that replicas do not raise.
-func (e *evaluation) blockedBy(overBudget bool) string {
-	most, key := e.pool.Limit()
-	switch {
-	case overBudget:
-		return "budget_hour_usd"
+	switch most, key := e.Pool.Limit(); {
 	case e.Replicas > number(most):
-		return key
-	case e.Prefill > number(e.pool.BoundsOf(capacity.PrefillRole).Max):
-		return "disaggregated.prefill_replicas.max"
+		e.Blocked = key
+	case e.Prefill > number(e.Pool.BoundsOf(capacity.PrefillRole).Max):
+		e.Blocked = "disaggregated.prefill_replicas.max"
 	}
-	return e.limit
+	if hour <= 0 || e.Pool.BudgetHourUSD <= 0 {
+		return
+	}
+	u := use(Budget, "$/h for the replicas it takes", "$/h", float64(e.HourUSD), e.Pool.BudgetHourUSD*e.Limits)
+	e.Uses = append(e.Uses, u)
+	if u.Risk == Shortfall {
+		e.Blocked = "budget_hour_usd"
+		if e.First == "" {
+			e.First, e.Share = Budget, 1
+		}
+	}
 }
 
 // when sets when the first resource runs out, and the share of minutes in which one is out.
-func (e *evaluation) when() {
+func (e *evaluation) when(lead time.Duration) {
 	if len(e.loads) > 1 {
 		e.Over = number(float64(len(e.short)) / float64(len(e.loads)))
 	}
-	if math.IsInf(e.first, 1) {
+	if e.First == "" {
 		return
 	}
-	seconds := e.first * e.ramp.Seconds()
+	seconds := float64(e.Share) * e.Ramp.Seconds()
 	if e.atOnce() {
 		seconds = 0
 	}
-	e.Share, e.When, e.TooLate = number(e.first), &seconds, seconds < e.lead.Seconds()
+	e.When, e.TooLate = &seconds, seconds < lead.Seconds()
 }
