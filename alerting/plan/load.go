@@ -35,10 +35,15 @@ func (l Load) Plus(o Load) Load { return l.add(1, o) }
 func (l Load) Times(k float64) Load { return Load{}.add(k, l) }
 
 func (l Load) add(k float64, o Load) Load {
-	return Load{
-		l.Requests + k*o.Requests, l.Prompt + k*o.Prompt, l.Cached + k*o.Cached, l.Output + k*o.Output,
-		l.PromptSquared + k*o.PromptSquared, l.PromptFresh + k*o.PromptFresh, l.PromptOutput + k*o.PromptOutput, l.OutputSquared + k*o.OutputSquared,
-	}
+	l.Requests += k * o.Requests
+	l.Prompt += k * o.Prompt
+	l.Cached += k * o.Cached
+	l.Output += k * o.Output
+	l.PromptSquared += k * o.PromptSquared
+	l.PromptFresh += k * o.PromptFresh
+	l.PromptOutput += k * o.PromptOutput
+	l.OutputSquared += k * o.OutputSquared
+	return l
 }
 
 // KV is the tokens that requests hold at once, by Little's law. A request holds its prompt while it is computed at the
@@ -138,7 +143,10 @@ func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl flo
 	}
 	if implied := l.KV(prefillTokensPerS, itl); kv > 0 && implied > 0 {
 		k := kv / implied
-		l.PromptSquared, l.PromptFresh, l.PromptOutput, l.OutputSquared = k*l.PromptSquared, k*l.PromptFresh, k*l.PromptOutput, k*l.OutputSquared
+		l.PromptSquared *= k
+		l.PromptFresh *= k
+		l.PromptOutput *= k
+		l.OutputSquared *= k
 	}
 	return l
 }
@@ -175,16 +183,15 @@ func (c Change) apply(l Load) Load {
 	if before > 0 && before < 1 {
 		fresh = l.PromptFresh * (1 - hit) / (1 - before)
 	}
-	k := c.Rate * (1 + c.Retry)
 	return Load{
-		Requests: l.Requests * k,
-		Prompt:   l.Prompt * k * c.Prompt,
-		Cached:   l.Prompt * hit * k * c.Prompt,
-		Output:   l.Output * k * c.Output,
+		Requests: l.Requests,
+		Prompt:   l.Prompt * c.Prompt,
+		Cached:   l.Prompt * c.Prompt * hit,
+		Output:   l.Output * c.Output,
 
-		PromptSquared: l.PromptSquared * k * c.Prompt * c.Prompt,
-		PromptFresh:   min(fresh, l.PromptSquared) * k * c.Prompt * c.Prompt,
-		PromptOutput:  l.PromptOutput * k * c.Prompt * c.Output,
-		OutputSquared: l.OutputSquared * k * c.Output * c.Output,
-	}
+		PromptSquared: l.PromptSquared * c.Prompt * c.Prompt,
+		PromptFresh:   min(fresh, l.PromptSquared) * c.Prompt * c.Prompt,
+		PromptOutput:  l.PromptOutput * c.Prompt * c.Output,
+		OutputSquared: l.OutputSquared * c.Output * c.Output,
+	}.Times(c.Rate * (1 + c.Retry))
 }

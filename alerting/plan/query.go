@@ -81,7 +81,7 @@ func (in *Input) UsePool(p *capacity.Pool, waitingPerReplica float64, d *alertin
 		}
 		for _, r := range d.Resources {
 			if r.Dimension == capacity.KV && p.KVTarget > 0 {
-				in.Pool.Reported = int(min(r.PerReplica/p.KVTarget, 1e12))
+				in.Pool.Reported = r.PerReplica / p.KVTarget
 			}
 		}
 	}

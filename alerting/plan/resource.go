@@ -64,7 +64,7 @@ type Pool struct {
 	Prefill  int // prefill replicas of a disaggregated pool
 	// Reported is the KV tokens that a replica carries, as the newest decision sized it: shared tokens count for each
 	// request. 0 without a decision.
-	Reported int
+	Reported float64
 	Lead     time.Duration // warm-up time that decisions use; 0 means the configured warm-up
 	// WaitingPerReplica is the allowed number of waiting requests for each replica.
 	WaitingPerReplica float64
@@ -75,7 +75,7 @@ func (p *Pool) each(r *resource) float64 {
 	if r.name == capacity.Slots {
 		return float64(p.MaxNumSeqs)
 	}
-	per, _ := p.PerReplica(r.name, float64(p.Reported))
+	per, _ := p.PerReplica(r.name, p.Reported)
 	return per
 }
 

@@ -49,7 +49,7 @@ func (in *Input) Scenarios() []Scenario {
 	if in.Pool.Limits != (capacity.Limits{}) || in.Pool.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", changed(func(c *Change) { c.Limits = 0.5 })})
 	}
-	cached := slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 })
+	cached := in.Traffic.cached()
 	var out []Scenario
 	seen := map[Change]bool{}
 	for i, s := range all {
@@ -84,7 +84,8 @@ type Outcome struct {
 	// theirs has a known demand and capacity.
 	Replicas number `json:"replicas"`
 	Prefill  number `json:"prefill_replicas,omitempty"` // the same for the prefill replicas of a disaggregated pool
-	Blocked  string `json:"blocked_by,omitempty"`       // the key whose bound is below Replicas or Prefill, or the limit that replicas do not raise
+	// Blocked is the key whose bound is below Replicas or Prefill, or the limit that replicas do not raise.
+	Blocked string `json:"blocked_by,omitempty"`
 
 	HourUSD number `json:"usd_per_hour"`
 	Uses    []Use  `json:"resources"`

@@ -28,6 +28,10 @@ func (t *Traffic) Mean() Load {
 	return sum.Times(1 / float64(max(len(t.Minutes), 1)))
 }
 
+func (t *Traffic) cached() bool {
+	return slices.ContainsFunc(t.Minutes, func(l Load) bool { return l.Cached > 0 })
+}
+
 // Input is the input of a sheet.
 type Input struct {
 	Pool    Pool
@@ -76,7 +80,8 @@ type Row struct {
 // New makes a sheet. Errors name what is missing.
 func New(in Input) (*Sheet, error) {
 	p, t := &in.Pool, &in.Traffic
-	if len(t.Minutes) == 0 || t.Mean().Requests <= 0 {
+	attempts := t.Mean().Requests
+	if attempts <= 0 {
 		return nil, fmt.Errorf("pool %q has no traffic to plan for: wait for its first minutes, or state rates above 0", p.Name)
 	}
 	if p.Replicas <= 0 {
@@ -87,11 +92,11 @@ func New(in Input) (*Sheet, error) {
 		lead = p.Warmup.Quantile(0.9) + time.Minute
 	}
 	limit, key := p.Limit()
-	calls := cmp.Or(t.Calls, t.Mean().Requests)
+	calls := cmp.Or(t.Calls, attempts)
 	s := &Sheet{
 		Pool: p.Name, Source: t.Source, Minutes: len(t.Minutes), Replicas: p.Replicas, Limit: limit, LimitBy: key,
 		Lead: number(lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
-		Attempts: number(t.Mean().Requests / calls), Notes: append([]string{}, t.Notes...),
+		Attempts: number(attempts / calls), Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
 		s.Prefill, s.PrefillLimit = p.Prefill, p.BoundsOf(capacity.PrefillRole).Max
@@ -145,7 +150,7 @@ func (s *Sheet) note(in *Input) {
 		}
 	}
 	note(missing != nil, "Not all is known of these resources, so they can run out unseen: %s.", strings.Join(missing, ", "))
-	note(!slices.ContainsFunc(in.Traffic.Minutes, func(l Load) bool { return l.Cached > 0 }), "No cached tokens are known: all prompt tokens count as prefill.")
+	note(!in.Traffic.cached(), "No cached tokens are known: all prompt tokens count as prefill.")
 	reserves, prefill := p.Reserves.String(), p.ReservesOf(capacity.PrefillRole).String()
 	note(reserves != "", "Replicas include a reserve: %s.", reserves)
 	note(p.Disaggregated && prefill != "", "Prefill replicas include a reserve: %s.", prefill)
@@ -163,5 +168,11 @@ type Memory struct {
 // MemoryOf is the memory of a replica of a pool with a model.
 func MemoryOf(p *capacity.Pool) *Memory {
 	f := p.Fit
-	return &Memory{GPU: f.GPU, TokenBytes: number(f.TokenBytes), Tokens: number(p.KVTokens), Windowed: f.Model.Windowed, Window: f.Model.Window}
+	return &Memory{
+		GPU:        f.GPU,
+		TokenBytes: number(f.TokenBytes),
+		Tokens:     number(p.KVTokens),
+		Windowed:   f.Model.Windowed,
+		Window:     f.Model.Window,
+	}
 }

@@ -48,7 +48,8 @@ func (g *Records) AddSum(s *ingest.Sum) error {
 	g.binned = true
 	g.calls += n
 	prompt, output := g.prompts.of(s.PromptTokens/n, n), g.outputs.of(s.OutputTokens/n, n)
-	return g.addTo(s.Start, Request(prompt, min(zeroIfUnknown(s.CachedTokens)/n, prompt), output).Times(n))
+	cached := min(zeroIfUnknown(s.CachedTokens)/n, prompt)
+	return g.addTo(s.Start, Request(prompt, cached, output).Times(n))
 }
 
 // Add counts a request. The error means that the trace is too long.
@@ -90,11 +91,13 @@ func (g *Records) addTo(at time.Time, l Load) error {
 func (g *Records) Fill(in *Input, source string) {
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := Traffic{
-		Source: fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")), Minutes: g.minutes,
-		Calls: g.calls / seconds,
+		Source:  fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")),
+		Minutes: g.minutes,
+		Calls:   g.calls / seconds,
 	}
 	if g.binned {
-		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, so active KV tokens are too low if lengths vary.")
+		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, "+
+			"so active KV tokens are too low if lengths vary.")
 	}
 	if g.prompts.unknown+g.outputs.unknown > 0 {
 		t.Notes = append(t.Notes, "Where the trace has no length of a request, it counts as long as those before on average.")
@@ -154,7 +157,8 @@ func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	if tokens := v(features.DimPrefill) + v(features.DimDecode); tokens > 0 {
 		kv *= (prompt + output) / tokens
 	}
-	return FromRates(v(features.DimRequests)+ifKnown(features.DimRetry), prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.ITL.Seconds())
+	requests := v(features.DimRequests) + ifKnown(features.DimRetry)
+	return FromRates(requests, prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.ITL.Seconds())
 }
 
 // traffic of the minutes with telemetry.
@@ -172,7 +176,8 @@ func (s history) traffic(p *Pool, source string) Traffic {
 	if missing := len(requests) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("The traffic leaves out %s without telemetry.", value.Count(missing, "minute")))
 	}
-	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, so how much lengths vary is estimated.")
+	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, "+
+		"so how much lengths vary is estimated.")
 	return t
 }
 

@@ -85,7 +85,7 @@ func TestUsePool(t *testing.T) {
 		}
 		p := &in.Pool
 		if p.Replicas != want || p.Prefill != 3 || p.Lead != 11*time.Minute || p.Reported != 100_000 {
-			t.Errorf("%d stated: %d and %d replicas, lead %s, %d KV tokens", stated, p.Replicas, p.Prefill, p.Lead, p.Reported)
+			t.Errorf("%d stated: %d and %d replicas, lead %s, %g KV tokens", stated, p.Replicas, p.Prefill, p.Lead, p.Reported)
 		}
 	}
 }
