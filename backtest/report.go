@@ -139,7 +139,7 @@ func (p *forecastPlot) draw(demand *Demand) template.HTML {
 	top := value.Highest(outcomes, p.q95[first:])
 	dim, _ := features.DimensionByName(p.dimension)
 	const text = "grey: what came; blue: the median forecast 15 to 30 minutes before; band: up to its 95 % quantile"
-	c := draw.New(1000, 320, p.dimension+" of the pool", text, 0, float64(len(xs)), 0, 1.04*top)
+	c := draw.New(1000, 320, p.dimension+" of the pool", text, float64(len(xs)), 1.04*top)
 	c.Top, c.Left = 34, 64
 	c.Text(c.Left, 26, "name", p.dimension+" of the pool; "+text)
 	c.YAxis(dim.Unit, value.Short)
@@ -179,7 +179,7 @@ func drawTrack(track []trackMinute, from time.Time) template.HTML {
 		need, ready, asked = append(need, highest), append(ready, float64(sumReady)/n), append(asked, float64(sumAsked)/n)
 	}
 	peak := max(1, value.Highest(need, asked))
-	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), 0, float64(len(xs)*width), 0, peak*1.05)
+	c := draw.New(900, 160, "Replicas and demand", fmt.Sprintf("at most %.4g replicas", peak), float64(len(xs)*width), peak*1.05)
 	c.Right = 150
 	c.YAxis("replicas", func(v float64) string { return fmt.Sprintf("%.4g", v) })
 	c.Days(from.UTC())

@@ -41,7 +41,7 @@ func minutesFrom(from, t time.Time) float64 { return t.Sub(from).Minutes() }
 
 // timeAxis is an empty chart of the time between two times.
 func timeAxis(title, description, unit string, width, height float64, from, to time.Time, top float64) *draw.Chart {
-	c := draw.New(width, height, title, description, 0, minutesFrom(from, to), 0, top)
+	c := draw.New(width, height, title, description, minutesFrom(from, to), top)
 	c.YAxis(unit, value.Short)
 	c.Days(from)
 	return c
@@ -115,13 +115,13 @@ func (t *timelineJSON) known() int {
 // drawSteps draws each value until the next one.
 func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
 	at, n := columnOf(t.Steps, func(x *stepJSON) float64 { return minutesFrom(t.From, x.At) }), t.known()
-	end := min(minutesFrom(t.From, t.Newest), c.X1)
+	end := min(minutesFrom(t.From, t.Newest), c.MaxX)
 	if n > 0 && n < len(at) {
 		end = at[n]
 		c.Line(class+" later", []float64{end, end}, values[n-1:n+1])
 	}
 	c.Steps(class, at[:n], values[:n], end)
-	c.Steps(class+" later", at[n:], values[n:], c.X1)
+	c.Steps(class+" later", at[n:], values[n:], c.MaxX)
 }
 
 // replicaChart draws ready replicas, starting ones on top of them, and the requested number.

@@ -46,7 +46,7 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	top := 1.05 * value.Highest(x.Peak, x.P90, x.Capacity, x.Asked)
 	title := fmt.Sprintf("Load and capacity: %s of %s", alerting.ResourceName(x.Resource), p.Pool)
 	largest := "the largest minute was " + quantity(Number(value.Highest(x.Peak)), x.Unit)
-	c := draw.New(chartWidth, chartHeight, title, largest, 0, end, 0, top)
+	c := draw.New(chartWidth, chartHeight, title, largest, end, top)
 	c.YAxis(x.Unit, value.Short)
 	c.Days(t.From.In(r.Zone))
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {

@@ -55,7 +55,7 @@ func TestZone(t *testing.T) {
 // TestDaysOfClockChanges: on days of clock changes, the marks of a chart are at local midnights and local hours.
 func TestDaysOfClockChanges(t *testing.T) {
 	marks := func(from, to time.Time) (labels []string) {
-		c := draw.New(4000, 100, "", "", 0, to.Sub(from).Minutes(), 0, 1)
+		c := draw.New(4000, 100, "", "", to.Sub(from).Minutes(), 1)
 		c.Days(from)
 		for _, part := range strings.Split(c.String(), `<text `)[1:] {
 			x, text, _ := strings.Cut(part, ">")
@@ -70,7 +70,7 @@ func TestDaysOfClockChanges(t *testing.T) {
 		return time.Date(2026, month, day, hour, 0, 0, 0, berlin(t))
 	}
 	x := func(from, to, t time.Time) string {
-		c := draw.New(4000, 100, "", "", 0, to.Sub(from).Minutes(), 0, 1)
+		c := draw.New(4000, 100, "", "", to.Sub(from).Minutes(), 1)
 		return fmt.Sprintf("%.1f", c.X(t.Sub(from).Minutes())+3)
 	}
 	from, to := at(time.October, 23, 0), at(time.October, 27, 0)

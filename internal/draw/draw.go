@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// Chart is a drawing area with linear axes.
+// Chart is a drawing area with linear axes that begin at 0.
 type Chart struct {
 	b             strings.Builder
 	Width, Height float64
 
 	Left, Right, Top, Base float64 // margins
-	X0, X1, Y0, Y1         float64 // values at the edges
+	MaxX, MaxY             float64 // values at the ends of the axes
 }
 
-// New begins a chart. Screen readers read its title and description. An empty range becomes one unit wide.
-func New(width, height float64, title, description string, x0, x1, y0, y1 float64) *Chart {
-	if !(x1 > x0) {
-		x1 = x0 + 1
+// New begins a chart. Screen readers read its title and description. An axis without an end above 0 ends at 1.
+func New(width, height float64, title, description string, maxX, maxY float64) *Chart {
+	if !(maxX > 0) {
+		maxX = 1
 	}
-	if !(y1 > y0) {
-		y1 = y0 + 1
+	if !(maxY > 0) {
+		maxY = 1
 	}
-	c := &Chart{Width: width, Height: height, Left: 52, Right: 18, Top: 20, Base: 24, X0: x0, X1: x1, Y0: y0, Y1: y1}
+	c := &Chart{Width: width, Height: height, Left: 52, Right: 18, Top: 20, Base: 24, MaxX: maxX, MaxY: maxY}
 	fmt.Fprintf(&c.b, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s"><title>%s</title><desc>%s</desc>`,
 		width, height, html.EscapeString(title+": "+description), html.EscapeString(title), html.EscapeString(description))
 	return c
@@ -38,17 +38,17 @@ func New(width, height float64, title, description string, x0, x1, y0, y1 float6
 
 // X places a value on the horizontal axis.
 func (c *Chart) X(v float64) float64 {
-	return c.Left + (c.Width-c.Left-c.Right)*(v-c.X0)/(c.X1-c.X0)
+	return c.Left + (c.Width-c.Left-c.Right)*v/c.MaxX
 }
 
 // Y places a value on the vertical axis. Values beyond its ends are drawn at the ends.
 func (c *Chart) Y(v float64) float64 {
-	return c.Height - c.Base - (c.Height-c.Base-c.Top)*(min(max(v, c.Y0), c.Y1)-c.Y0)/(c.Y1-c.Y0)
+	return c.Height - c.Base - (c.Height-c.Base-c.Top)*min(max(v, 0), c.MaxY)/c.MaxY
 }
 
 // YAxis draws a line with a label at each round value, and the name of the axis.
 func (c *Chart) YAxis(name string, label func(float64) string) {
-	for _, v := range Ticks(c.Y0, c.Y1, 5) {
+	for _, v := range ticks(c.MaxY) {
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fH%.1f"/>`, c.Left, c.Y(v), c.Width-c.Right)
 		c.Text(c.Left-6, c.Y(v)+3.5, "end", label(v))
 	}
@@ -58,7 +58,7 @@ func (c *Chart) YAxis(name string, label func(float64) string) {
 // Days draws lines with labels at round local times: days, or hours and minutes in a short span. The horizontal axis has
 // minutes since from.
 func (c *Chart) Days(from time.Time) {
-	span := time.Duration(c.X1-c.X0) * time.Minute
+	span := time.Duration(c.MaxX) * time.Minute
 	step, layout := 24*time.Hour, "Mon 2 Jan"
 	switch {
 	case span <= time.Hour:
@@ -78,11 +78,11 @@ func (c *Chart) Days(from time.Time) {
 	_, ahead := from.Zone()
 	for shown := from.UTC().Add(time.Duration(ahead) * time.Second).Truncate(step); ; shown = shown.Add(step) {
 		t := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), 0, 0, from.Location())
-		v := c.X0 + t.Sub(from).Minutes()
-		if v > c.X1 {
+		v := t.Sub(from).Minutes()
+		if v > c.MaxX {
 			return
 		}
-		if v < c.X0 || t.Format(layout) != shown.Format(layout) { // before the chart, or skipped by the local clock
+		if v < 0 || t.Format(layout) != shown.Format(layout) { // before the chart, or skipped by the local clock
 			continue
 		}
 		fmt.Fprintf(&c.b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`, c.X(v), c.Top, c.Height-c.Base+4)
@@ -95,8 +95,7 @@ func (c *Chart) Days(from time.Time) {
 // Text writes text of a class at a place; the classes "mid" and "end" set the anchor.
 func (c *Chart) Text(x, y float64, class, text string) {
 	if text != "" {
-		class, text = html.EscapeString(class), html.EscapeString(text)
-		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, text)
+		fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(text))
 	}
 }
 
@@ -154,9 +153,9 @@ func (c *Chart) points(xs, ys []float64) string {
 
 // Span fills the whole height between two x; it is at least 1.5 units wide.
 func (c *Chart) Span(class string, from, to float64, title string) {
-	x := c.X(max(from, c.X0))
+	x := c.X(max(from, 0))
 	fmt.Fprintf(&c.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-		class, x, c.Top, max(c.X(min(to, c.X1))-x, 1.5), c.Height-c.Base-c.Top, html.EscapeString(title))
+		class, x, c.Top, max(c.X(min(to, c.MaxX))-x, 1.5), c.Height-c.Base-c.Top, html.EscapeString(title))
 }
 
 // Dot marks a value.
@@ -176,20 +175,20 @@ func (c *Chart) path(class, d string) {
 // String ends the chart.
 func (c *Chart) String() string { return c.b.String() + "</svg>" }
 
-// Ticks returns two to most round numbers within [low, high]: multiples of 1, 2 or 5 times a power of ten.
-func Ticks(low, high float64, most int) (at []float64) {
-	if !(high > low) || math.IsInf(high-low, 0) {
+// ticks returns three to six round numbers from 0 to most: multiples of 1, 2 or 5 times a power of ten.
+func ticks(most float64) (at []float64) {
+	if math.IsInf(most, 0) {
 		return nil
 	}
-	step := math.Pow(10, math.Floor(math.Log10((high-low)/float64(most))))
+	step := math.Pow(10, math.Floor(math.Log10(most/5)))
 	for _, f := range []float64{1, 2, 5, 10} {
-		if (high-low)/(step*f) <= float64(most) {
+		if most/(step*f) <= 5 {
 			step *= f
 			break
 		}
 	}
-	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*step; i++ {
-		at = append(at, i*step+0) // + 0 makes 0 of −0
+	for i := 0.; i*step <= most+1e-9*step; i++ {
+		at = append(at, i*step)
 	}
 	return at
 }
