@@ -169,10 +169,7 @@ type Memory struct {
 func MemoryOf(p *capacity.Pool) *Memory {
 	f := p.Fit
 	return &Memory{
-		GPU:        f.GPU,
-		TokenBytes: number(f.TokenBytes),
-		Tokens:     number(p.KVTokens),
-		Windowed:   f.Model.Windowed,
-		Window:     f.Model.Window,
+		GPU: f.GPU, TokenBytes: number(f.TokenBytes), Tokens: number(p.KVTokens),
+		Windowed: f.Model.Windowed, Window: f.Model.Window,
 	}
 }

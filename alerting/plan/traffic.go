@@ -115,9 +115,6 @@ func zeroIfUnknown(x float64) float64 {
 // history is the demand of a pool by dimension: one value a minute, NaN if unknown.
 type history map[string][]float64
 
-// known reports whether the minute has telemetry. A minute without it is not zero traffic.
-func (s history) known(minute int) bool { return !math.IsNaN(s[features.DimRequests][minute]) }
-
 // at is the demand in a minute, NaN if unknown.
 func (s history) at(dimension string, minute int) float64 {
 	if values := s[dimension]; minute < len(values) {
@@ -166,10 +163,10 @@ func (s history) traffic(p *Pool, source string) Traffic {
 	requests := s[features.DimRequests]
 	t := Traffic{Source: fmt.Sprintf("%s (%s)", source, value.Count(len(requests), "minute"))}
 	again, twice := s.attempts()
-	for i := range requests {
-		if s.known(i) {
+	for i, calls := range requests {
+		if !math.IsNaN(calls) { // a minute without telemetry is not zero traffic
 			t.Minutes = append(t.Minutes, s.load(p, i, again, twice))
-			t.Calls += requests[i]
+			t.Calls += calls
 		}
 	}
 	t.Calls /= float64(len(t.Minutes))
@@ -203,8 +200,8 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	}
 	requests := demand[features.DimRequests]
 	first, last := len(requests), -1 // minutes before the first telemetry, and those that have not settled, are left out
-	for i := range requests {
-		if demand.known(i) {
+	for i, calls := range requests {
+		if !math.IsNaN(calls) {
 			first, last = min(first, i), i
 		}
 	}

@@ -48,13 +48,9 @@ func (b *builder) endSeries() {
 		if a.N+a.Missing > 0 {
 			p.accuracy = append(p.accuracy, Accuracy{
 				Class: x.Class, Dimension: x.dimension, Unit: d.Unit, Horizon: a.Horizon,
-				Outcomes: a.N,
-				Missing:  a.Missing,
-				Mean:     Number(a.Mean()),
-				WAPE:     Number(a.WAPE()),
-				Bias:     Number(a.Bias()),
-				Skill:    Number(1 - a.RelativeMAE()),
-				Q90:      a.Coverage(forecaster.L90),
+				Outcomes: a.N, Missing: a.Missing, Mean: Number(a.Mean()),
+				WAPE: Number(a.WAPE()), Bias: Number(a.Bias()), Skill: Number(1 - a.RelativeMAE()),
+				Q90: a.Coverage(forecaster.L90),
 			})
 		}
 	}

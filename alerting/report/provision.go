@@ -10,9 +10,9 @@ import (
 
 // provision sums up replica-minutes; see the package comment for each definition.
 func (p *pool) provision() Provision {
-	out := Provision{ReplicaHourUSD: value.Unknown, GPUsPerReplica: p.basis.GPUsPerReplica}
-	if usd := p.basis.ReplicaHourUSD; usd != 0 {
-		out.ReplicaHourUSD = Number(usd)
+	out := Provision{
+		ReplicaHourUSD: stated(p.basis.ReplicaHourUSD), GPUsPerReplica: p.basis.GPUsPerReplica,
+		LagMinutes: stated(p.basis.Warmup.P50 / 60),
 	}
 	var needed, over, under, paid int // replica-minutes
 	var required []int                // in known minutes
@@ -31,25 +31,30 @@ func (p *pool) provision() Provision {
 		}
 		required = append(required, least)
 	}
-	out.KnownMinutes, out.LagMinutes = len(required), value.Unknown
-	if lag := p.basis.Warmup.P50; lag > 0 {
-		out.LagMinutes = Number(lag / 60)
-	}
+	out.KnownMinutes = len(required)
 	amount := func(replicaMinutes int) Amount {
 		hours := Number(replicaMinutes) / 60
 		if out.KnownMinutes == 0 {
 			hours = value.Unknown
 		}
-		a := Amount{ReplicaHours: hours, GPUHours: value.Unknown, USD: hours * out.ReplicaHourUSD}
-		if out.GPUsPerReplica > 0 {
-			a.GPUHours = hours * Number(out.GPUsPerReplica)
+		return Amount{
+			ReplicaHours: hours,
+			GPUHours:     hours * stated(float64(out.GPUsPerReplica)),
+			USD:          hours * out.ReplicaHourUSD,
 		}
-		return a
 	}
 	out.Needed, out.Over, out.Under, out.Paid = amount(needed), amount(over), amount(under), amount(paid)
 	out.Static = amount(slices.Max(append(required, 0)) * out.KnownMinutes)
 	out.Hindsight = amount(hindsight(required, int(math.Round(max(p.basis.Warmup.P50, 0)/60))))
 	return out
+}
+
+// stated is a number of a decision's basis, where 0 means unknown.
+func stated(v float64) Number {
+	if v > 0 {
+		return Number(v)
+	}
+	return value.Unknown
 }
 
 // hindsight is the least number of paid replica-minutes if needs, by known minute, are known beforehand and always met.

@@ -90,12 +90,7 @@ type quantile struct {
 func (b *builder) pool(name string) *pool {
 	p := b.pools[name]
 	if p == nil {
-		p = &pool{
-			grid:      &b.grid,
-			demand:    map[series][]float64{},
-			forecasts: map[quantile][]float64{},
-			accuracy:  []Accuracy{},
-		}
+		p = &pool{grid: &b.grid, demand: map[series][]float64{}, forecasts: map[quantile][]float64{}, accuracy: []Accuracy{}}
 		b.pools[name] = p
 	}
 	return p

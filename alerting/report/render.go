@@ -22,19 +22,13 @@ var (
 	page string
 
 	document = markdown.New(text, page, template.FuncMap{
-		"ahead":    horizonText,
-		"big":      value.Large,
-		"class":    features.ClassName,
-		"hours":    Amount.hours,
-		"inc":      func(i int) int { return i + 1 },
-		"lasting":  func(minutes int) string { return value.Minutes(Number(minutes)) },
-		"minutes":  value.Minutes,
-		"money":    value.Dollars,
-		"percent":  value.Percent,
-		"quantity": quantity,
-		"resource": alerting.ResourceName,
-		"share":    func(part, whole int) string { return value.Percent(Number(part) / Number(whole)) },
-		"times":    func(n int) string { return value.Count(n, "time") },
+		"class": features.ClassName, "resource": alerting.ResourceName, "ahead": horizonText,
+		"big": value.Large, "money": value.Dollars, "percent": value.Percent, "minutes": value.Minutes,
+		"quantity": quantity, "hours": Amount.hours,
+		"inc":     func(i int) int { return i + 1 },
+		"lasting": func(minutes int) string { return value.Minutes(Number(minutes)) },
+		"share":   func(part, whole int) string { return value.Percent(Number(part) / Number(whole)) },
+		"times":   func(n int) string { return value.Count(n, "time") },
 	}, "in time", "late", "no warning")
 )
 

@@ -84,7 +84,8 @@ func (p *pool) saturation() Saturation {
 			out.False++
 		}
 	}
-	out.LeadMinutes = median(leads)
+	slices.Sort(leads)
+	out.LeadMinutes = Number(features.QuantileOf(leads, .5))
 	return out
 }
 
@@ -122,13 +123,4 @@ func (p *pool) firstShortMinute(w run) (minute int, known bool) {
 		known = known && !math.IsNaN(u)
 	}
 	return 0, known
-}
-
-// median of values; unknown without any.
-func median(v []float64) Number {
-	if len(v) == 0 {
-		return value.Unknown
-	}
-	slices.Sort(v)
-	return Number(features.QuantileOf(v, .5))
 }

@@ -55,13 +55,7 @@ func (r *Report) summarise() {
 		names[i] = r.Pools[i].Pool
 		s.add(&r.Pools[i])
 	}
-	r.Summary = []string{
-		s.traffic(period, poolsText(names)),
-		s.saturated(r),
-		s.warningResults(),
-		s.forecastAccuracy(),
-		s.cost(),
-	}
+	r.Summary = []string{s.traffic(period, poolsText(names)), s.saturated(r), s.warningResults(), s.forecastAccuracy(), s.cost()}
 	if len(s.decodeOnly) > 0 {
 		r.Summary = append(r.Summary, "Prefill replicas of "+poolsText(s.decodeOnly)+
 			" are not counted: replicas, costs, saturations and warnings are those of the decode replicas.")

@@ -43,11 +43,9 @@ func (p *pool) totals() []Total {
 
 // add adds v if it is known; a sum is known if one of its parts is.
 func add(n *Number, v Number) {
-	switch {
-	case math.IsNaN(float64(v)):
-	case math.IsNaN(float64(*n)):
+	if math.IsNaN(float64(*n)) {
 		*n = v
-	default:
+	} else if !math.IsNaN(float64(v)) {
 		*n += v
 	}
 }
