@@ -237,6 +237,11 @@ func TestLastReplicaLost(t *testing.T) {
 	if got := risks(o.Uses)[capacity.KV]; got != OutOfMemory {
 		t.Errorf("KV memory without a replica: the risk is %q, want %q", got, OutOfMemory)
 	}
+	for _, u := range o.Uses {
+		if u.Resource == capacity.KV && u.Capacity != 0 {
+			t.Errorf("without a replica, the capacity is %v, want 0", u.Capacity)
+		}
+	}
 }
 
 func loads() *rapid.Generator[Load] {

@@ -171,7 +171,6 @@ func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
 	return e.Outcome
 }
 
-// resource compares the demand for a resource with its capacity.
 func (e *evaluation) resource(r *resource) {
 	have, ok := e.capacity(r)
 	if !ok {
@@ -243,12 +242,10 @@ func (e *evaluation) capacity(r *resource) (have float64, ok bool) {
 }
 
 func use(name, title, unit string, demand, have float64) Use {
-	u := Use{Resource: name, Title: title, Unit: unit, Demand: number(demand), Risk: risk(name, demand, have)}
-	u.Capacity, u.Headroom = value.Unknown, value.Unknown
-	if have > 0 {
-		u.Capacity, u.Headroom = number(have), number(1-demand/have)
+	return Use{
+		Resource: name, Title: title, Unit: unit, Risk: risk(name, demand, have),
+		Demand: number(demand), Capacity: number(have), Headroom: 1 - number(value.Share(demand, have)),
 	}
-	return u
 }
 
 // shareAt is the share of the change at which demand for r in the minute exceeds have, in steps of 0.001.
