@@ -69,14 +69,10 @@ func (g *Records) Add(r *ingest.Request) error {
 
 // addTo adds a sum over requests to its minute.
 func (g *Records) addTo(at time.Time, l Load) error {
-	minute := at.Truncate(features.Minute)
 	if g.start.IsZero() {
-		g.start = minute
+		g.start = at.Truncate(features.Minute)
 	}
-	i := int(minute.Sub(g.start) / features.Minute)
-	if i < 0 {
-		i = 0 // records come at their end: this one arrived before the first to end
-	}
+	i := max(int(at.Sub(g.start)/features.Minute), 0) // a record comes at its end: it may arrive before the first to end
 	if i >= maxMinutes {
 		return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxMinutes/1440)
 	}
@@ -92,8 +88,7 @@ func (g *Records) Fill(in *Input, source string) {
 	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
 	t := Traffic{
 		Source:  fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")),
-		Minutes: g.minutes,
-		Calls:   g.calls / seconds,
+		Minutes: g.minutes, Calls: g.calls / seconds,
 	}
 	if g.binned {
 		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, "+

@@ -13,14 +13,12 @@ type scoring struct {
 	next int // first minute that is not observed
 }
 
-// storedMinutes are the minutes ahead of stored forecasts.
-var storedMinutes = []int{5, 15, 30, 60}
-
 // score adds one forecast. Those of a series come one after the other, by origin.
 func (b *builder) score(f *forecaster.Forecast) {
 	if b.scoring == nil || b.scoring.Key != f.Key || b.scoring.dimension != f.Dimension {
 		b.endSeries()
-		b.scoring = &scoring{f.Key, f.Dimension, forecaster.NewScorer(b.from.Unix()/60, storedMinutes...), 0}
+		scorer := forecaster.NewScorer(b.from.Unix()/60, 5, 15, 30, 60) // the stored ones
+		b.scoring = &scoring{f.Key, f.Dimension, scorer, 0}
 	}
 	b.observe(b.index(f.Origin))
 	b.scoring.Issue(f)

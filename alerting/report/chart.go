@@ -11,7 +11,6 @@ import (
 
 const chartWidth, chartHeight = 960.0, 250.0
 
-// figure is a chart with its text.
 type figure struct {
 	Title, Caption string
 	SVG            template.HTML
@@ -38,7 +37,6 @@ func floats(all []Number) []float64 {
 	return out
 }
 
-// loadChart draws load, its forecast, and capacity.
 func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	t := p.Timeline
 	width := float64(t.Minutes)

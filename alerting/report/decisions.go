@@ -68,7 +68,6 @@ type load struct {
 	resource    string
 }
 
-// setMinutes sets the state of every minute.
 func (p *pool) setMinutes() {
 	p.minutes = make([]poolMinute, p.end)
 	for i := range p.ticks { // a later one replaces an earlier one

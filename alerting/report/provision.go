@@ -37,11 +37,7 @@ func (p *pool) provision() Provision {
 		if out.KnownMinutes == 0 {
 			hours = value.Unknown
 		}
-		return Amount{
-			ReplicaHours: hours,
-			GPUHours:     hours * stated(float64(out.GPUsPerReplica)),
-			USD:          hours * out.ReplicaHourUSD,
-		}
+		return Amount{hours, hours * stated(float64(out.GPUsPerReplica)), hours * out.ReplicaHourUSD}
 	}
 	out.Needed, out.Over, out.Under, out.Paid = amount(needed), amount(over), amount(under), amount(paid)
 	out.Static = amount(slices.Max(append(required, 0)) * out.KnownMinutes)

@@ -57,9 +57,6 @@ type grid struct {
 // index of the minute that holds t, which is not before base.
 func (g *grid) index(t time.Time) int { return int(t.Sub(g.base) / features.Minute) }
 
-func (g *grid) time(index int) time.Time { return g.base.Add(time.Duration(index) * features.Minute) }
-
-// builder reads a history.
 type builder struct {
 	grid
 	pools   map[string]*pool
@@ -147,7 +144,6 @@ func at(values []float64, minute int) float64 {
 	return values[minute]
 }
 
-// data counts the known minutes of the period.
 func (p *pool) data() Data {
 	d := Data{Minutes: p.end - p.first}
 	for m := p.first; m < p.end; m++ {

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster"
@@ -90,7 +91,8 @@ func (p *pool) saturation() Saturation {
 }
 
 func (p *pool) episode(e run, warnings []run) Episode {
-	out := Episode{Start: p.time(e.start), Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: value.Unknown}
+	start := p.base.Add(time.Duration(e.start) * features.Minute)
+	out := Episode{Start: start, Minutes: e.last - e.start + 1, Outcome: Missed, LeadMinutes: value.Unknown}
 	peak := e.start
 	for m := e.start; m <= e.last; m++ {
 		if p.minutes[m].utilisation > p.minutes[peak].utilisation {

@@ -12,7 +12,6 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// headline is the horizon of summaries.
 var headline = strconv.Itoa(headlineMinutes)
 
 // headline are the forecasts of a pool's total at the headline horizon.
@@ -132,7 +131,6 @@ func (s *sums) saturated(r *Report) string {
 	return text + "."
 }
 
-// warningResults counts the results of warnings.
 func (s *sums) warningResults() string {
 	x := &s.saturation
 	if x.InTime+x.Late+x.Missed+x.Averted+x.False+x.Open == 0 {
@@ -146,7 +144,6 @@ func (s *sums) warningResults() string {
 		"Saturations without a warning: %d.", x.InTime, x.Late, x.Averted, x.False, open, x.Missed)
 }
 
-// forecastAccuracy: accuracy of forecasts of the pools' totals.
 func (s *sums) forecastAccuracy() string {
 	if len(s.forecasts) == 0 {
 		return "How good forecasts were is not known: no forecast was stored, or the load is not known."

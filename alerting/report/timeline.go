@@ -100,22 +100,18 @@ func (p *pool) capacity(dimension string, replicas func(*tick) int) func(minute 
 	}
 }
 
-// resourceTimeline has the load of one resource, and its forecasts.
 func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 	load := func(m int) float64 { return p.loadOf(d.Name, m) }
 	forecast := func(level int) []Number {
 		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, level, m) })
 	}
 	return ResourceTimeline{
-		Resource: d.Name,
-		Unit:     d.Unit,
+		Resource: d.Name, Unit: d.Unit,
 		Actual:   p.bins(mean, load),
 		Peak:     p.bins(slices.Max, load),
 		Capacity: p.bins(slices.Min, p.capacity(d.Name, func(t *tick) int { return t.ready })),
 		Asked:    p.bins(slices.Max, p.capacity(d.Name, func(t *tick) int { return t.desired })),
-		P10:      forecast(forecaster.L10),
-		P50:      forecast(forecaster.L50),
-		P90:      forecast(forecaster.L90),
+		P10:      forecast(forecaster.L10), P50: forecast(forecaster.L50), P90: forecast(forecaster.L90),
 	}
 }
 

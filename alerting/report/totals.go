@@ -25,18 +25,15 @@ func (p *pool) totals() []Total {
 			return total
 		}
 		t := Total{
-			Class:        class,
-			Requests:     sum(features.DimRequests),
-			PromptTokens: sum(features.DimPrefill),
-			CachedTokens: sum(features.DimCached),
-			OutputTokens: sum(features.DimDecode),
+			Class: class, Requests: sum(features.DimRequests),
+			PromptTokens: sum(features.DimPrefill), CachedTokens: sum(features.DimCached), OutputTokens: sum(features.DimDecode),
 		}
 		add(&t.PromptTokens, t.CachedTokens)
+		place := len(out)
 		if class == features.TotalClass {
-			out = slices.Insert(out, 0, t)
-		} else {
-			out = append(out, t)
+			place = 0
 		}
+		out = slices.Insert(out, place, t)
 	}
 	return out
 }

@@ -126,10 +126,9 @@ func (c *Chart) Band(class string, xs, low, high []float64) {
 		if end == i {
 			continue
 		}
-		around, edge := slices.Clone(xs[i:end]), slices.Clone(high[i:end])
-		for j := end - 1; j >= i; j-- {
-			around, edge = append(around, xs[j]), append(edge, low[j])
-		}
+		around, edge := slices.Concat(xs[i:end], xs[i:end]), slices.Concat(high[i:end], low[i:end])
+		slices.Reverse(around[end-i:]) // back along the low values
+		slices.Reverse(edge[end-i:])
 		d.WriteString(c.points(around, edge) + "Z")
 		i = end
 	}

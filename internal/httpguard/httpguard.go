@@ -31,11 +31,10 @@ func ServeBy(ctx context.Context, srv *http.Server, grace time.Duration, serve f
 	return Until(ctx, "http", http.ErrServerClosed, serve, func() error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
-		err := srv.Shutdown(ending)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = srv.Close()
+		if err := srv.Shutdown(ending); !errors.Is(err, context.DeadlineExceeded) {
+			return err
 		}
-		return err
+		return srv.Close()
 	})
 }
 
