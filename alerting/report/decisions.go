@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -46,18 +47,19 @@ func newTick(d *alerting.Decision) tick {
 }
 
 func (t *tick) of(dimension string) resource {
-	if t != nil {
-		for _, r := range t.resources {
-			if r.dimension == dimension {
-				return r
-			}
+	for _, r := range t.resources {
+		if r.dimension == dimension {
+			return r
 		}
 	}
 	return resource{dimension, math.NaN(), 1}
 }
 
+// noDecision is in force in a minute without a decision: no capacity is known.
+var noDecision tick
+
 type poolMinute struct {
-	tick *tick // the decision in force; nil if there is none
+	tick *tick // the decision in force
 	load
 }
 
@@ -69,7 +71,7 @@ type load struct {
 }
 
 func (p *pool) setMinutes() {
-	p.minutes = make([]poolMinute, p.end)
+	p.minutes = slices.Repeat([]poolMinute{{tick: &noDecision}}, p.end)
 	for i := range p.ticks { // a later one replaces an earlier one
 		begins := p.index(p.ticks[i].at)
 		for m := begins; m < min(begins+maxHold, p.end); m++ {
@@ -84,9 +86,6 @@ func (p *pool) setMinutes() {
 // load of a minute, with the capacities and ready replicas of a decision.
 func (p *pool) load(t *tick, minute int) load {
 	out := load{replicas: math.NaN(), utilisation: math.NaN()}
-	if t == nil {
-		return out
-	}
 	for _, r := range t.resources {
 		n := p.loadOf(r.dimension, minute) / r.perReplica
 		if r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
@@ -113,21 +112,21 @@ func (p *pool) forecastLoad(dimension string, level, minute int) float64 {
 
 func (p *pool) decisions() Decisions {
 	out := Decisions{Mode: string(p.mode), DecodeOnly: p.decodeOnly, Provision: p.provision()}
-	var before *tick // the action before
-	up := false
-	for i := range p.ticks {
+	var before time.Time // of the action before
+	var added int        // by it; negative if it took replicas away
+	for i := 1; i < len(p.ticks); i++ {
 		t := &p.ticks[i]
-		if i == 0 || t.desired == p.ticks[i-1].desired {
+		more := t.desired - p.ticks[i-1].desired
+		if more == 0 {
 			continue
 		}
-		more := t.desired > p.ticks[i-1].desired
 		if !t.at.Before(p.from) {
 			out.Actions++
-			if before != nil && more != up && t.at.Sub(before.at) <= time.Hour {
+			if more*added < 0 && t.at.Sub(before) <= time.Hour {
 				out.TakenBack++
 			}
 		}
-		up, before = more, t
+		before, added = t.at, more
 	}
 	return out
 }

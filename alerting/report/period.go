@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
-
-	"github.com/forewarm/forewarm/alerting"
 )
 
 // Span is the period of a report, [From, To).
@@ -64,11 +62,6 @@ func ParseTime(name, s string, zone *time.Location) (time.Time, error) {
 // Day shows a minute in the report's zone.
 func (r *Report) Day(t time.Time) string {
 	return t.In(r.Zone).Format("Mon 2 Jan 15:04")
-}
-
-// period shows the report's period, and the zone.
-func (r *Report) period(layout string) string {
-	return alerting.Period(r.From.In(r.Zone), r.To, layout)
 }
 
 // Schedule is the times of reports: a cron expression in one time zone. It is safe for concurrent use.

@@ -153,7 +153,7 @@ func (p *pool) data() Data {
 				break
 			}
 		}
-		if p.minutes[m].tick != nil {
+		if p.minutes[m].tick != &noDecision {
 			d.Decided++
 		}
 	}

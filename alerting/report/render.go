@@ -64,7 +64,9 @@ type poolView struct {
 	drawn bool
 }
 
-func (v view) Title() string { return "Forewarm report, " + v.period("2 January 2006") }
+func (v view) Title() string {
+	return "Forewarm report, " + alerting.Period(v.From.In(v.Zone), v.To, "2 January 2006")
+}
 
 // horizonText is a horizon in words, without the unit.
 func horizonText(horizon string) string {

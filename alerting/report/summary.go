@@ -43,7 +43,7 @@ type sums struct {
 // summarise sets r.Summary, one sentence each: traffic, saturation, warnings, forecasts, cost; and another one that names
 // pools whose prefill replicas are left out.
 func (r *Report) summarise() {
-	period := r.period("2 Jan 2006")
+	period := alerting.Period(r.From.In(r.Zone), r.To, "2 Jan 2006")
 	if len(r.Pools) == 0 {
 		r.Summary = []string{"Nothing is known of the time from " + period + ": no telemetry, forecast or decision was stored."}
 		return

@@ -45,20 +45,19 @@ func (g *grid) binMinutes() int {
 }
 
 // bins reduces the known values of minutes to one of each bin.
-func (g *grid) bins(reduce func([]float64) float64, value func(minute int) float64) (out []Number) {
+func (g *grid) bins(reduce func([]float64) float64, of func(minute int) float64) (out []Number) {
 	width := g.binMinutes()
 	for from := g.first; from < g.end; from += width {
 		known := make([]float64, 0, width)
 		for m := from; m < min(from+width, g.end); m++ {
-			if v := value(m); !math.IsNaN(v) {
+			if v := of(m); !math.IsNaN(v) {
 				known = append(known, v)
 			}
 		}
-		v := math.NaN()
+		out = append(out, value.Unknown)
 		if len(known) > 0 {
-			v = reduce(known)
+			out[len(out)-1] = Number(reduce(known))
 		}
-		out = append(out, Number(v))
 	}
 	return out
 }
@@ -90,18 +89,11 @@ func (p *pool) timeline() *Timeline {
 	return t
 }
 
-// capacity is that of a resource in a minute, with a number of replicas of the decision in force; NaN without one.
-func (p *pool) capacity(dimension string, replicas func(*tick) int) func(minute int) float64 {
-	return func(m int) float64 {
-		if x := p.minutes[m].tick; x != nil {
-			return float64(replicas(x)) * x.of(dimension).perReplica
-		}
-		return math.NaN()
-	}
-}
-
 func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 	load := func(m int) float64 { return p.loadOf(d.Name, m) }
+	each := func(m int) float64 { return p.minutes[m].tick.of(d.Name).perReplica }
+	ready := func(m int) float64 { return each(m) * float64(p.minutes[m].tick.ready) }
+	asked := func(m int) float64 { return each(m) * float64(p.minutes[m].tick.desired) }
 	forecast := func(level int) []Number {
 		return p.bins(mean, func(m int) float64 { return p.forecastLoad(d.Name, level, m) })
 	}
@@ -109,8 +101,8 @@ func (p *pool) resourceTimeline(d features.Dimension) ResourceTimeline {
 		Resource: d.Name, Unit: d.Unit,
 		Actual:   p.bins(mean, load),
 		Peak:     p.bins(slices.Max, load),
-		Capacity: p.bins(slices.Min, p.capacity(d.Name, func(t *tick) int { return t.ready })),
-		Asked:    p.bins(slices.Max, p.capacity(d.Name, func(t *tick) int { return t.desired })),
+		Capacity: p.bins(slices.Min, ready),
+		Asked:    p.bins(slices.Max, asked),
 		P10:      forecast(forecaster.L10), P50: forecast(forecaster.L50), P90: forecast(forecaster.L90),
 	}
 }
