@@ -6,8 +6,7 @@ import (
 )
 
 // Load is the sum of requests per second, including every attempt that a replica serves. Loads of classes add up. The
-// second moments give the KV cache held; with the product of means it would be wrong by up to a factor on mixed
-// traffic.
+// second moments give the KV cache held: products of means can be several times too small on mixed traffic.
 type Load struct {
 	Requests float64
 	Prompt   float64

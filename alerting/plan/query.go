@@ -20,9 +20,6 @@ func NewInput() Input {
 	return in
 }
 
-// maxRamp is the longest ramp of a launch.
-const maxRamp = 30 * 24 * time.Hour
-
 // launchNumbers are the numbers of a launch by their names in the query of /api/v1/plan.
 var launchNumbers = map[string]struct {
 	least, most float64
@@ -43,7 +40,7 @@ func (in *Input) Set(name, text string) error {
 	text = strings.TrimSpace(text)
 	if name == "ramp" {
 		ramp, err := time.ParseDuration(text)
-		if err != nil || ramp < 0 || ramp > maxRamp {
+		if err != nil || ramp < 0 || ramp > 720*time.Hour {
 			return errors.New("it must be a duration of 0s to 720h")
 		}
 		in.Ramp = ramp

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -150,8 +149,8 @@ type evaluation struct {
 	busiest int          // its minute; -1 if no use is known
 }
 
-// evaluate computes the outcome of a scenario. lead is the warm-up time.
-func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
+// evaluate computes the outcome of a scenario.
+func (in *Input) evaluate(s Scenario) Outcome {
 	e := evaluation{Input: in, Outcome: Outcome{Scenario: s}, short: map[int]bool{}, busiest: -1}
 	e.Share, e.Over, e.Replicas, e.HourUSD = value.Unknown, value.Unknown, value.Unknown, value.Unknown
 	if in.Pool.Disaggregated {
@@ -165,9 +164,9 @@ func (in *Input) evaluate(s Scenario, lead time.Duration) Outcome {
 	}
 	e.Replicas = e.Pool.withReserves(e.Replicas, capacity.AnyRole)
 	e.Prefill = e.Pool.withReserves(e.Prefill, capacity.PrefillRole)
-	e.queue(lead)
+	e.queue()
 	e.cost()
-	e.when(lead)
+	e.when()
 	return e.Outcome
 }
 
@@ -261,10 +260,10 @@ func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate
 // for the lead time. A fluid queue: bursts within a minute come on top.
-func (e *evaluation) queue(lead time.Duration) {
+func (e *evaluation) queue() {
 	demand, have := math.NaN(), e.Pool.WaitingPerReplica*float64(e.Pool.replicas(capacity.DecodeRole, e.Lost))
 	if e.busiest >= 0 {
-		demand = e.loads[e.busiest].Requests * max(1-1/e.use, 0) * lead.Seconds()
+		demand = e.loads[e.busiest].Requests * max(1-1/e.use, 0) * e.Pool.Lead.Seconds()
 	}
 	e.Uses = append(e.Uses, use(Queue, "requests waiting when a new replica is ready", "requests", demand, have))
 }
@@ -296,7 +295,7 @@ func (e *evaluation) cost() {
 }
 
 // when sets when the first resource runs out, and the share of minutes in which one is out.
-func (e *evaluation) when(lead time.Duration) {
+func (e *evaluation) when() {
 	if len(e.loads) > 1 {
 		e.Over = number(float64(len(e.short)) / float64(len(e.loads)))
 	}
@@ -307,5 +306,5 @@ func (e *evaluation) when(lead time.Duration) {
 	if e.atOnce() {
 		seconds = 0
 	}
-	e.When, e.TooLate = &seconds, seconds < lead.Seconds()
+	e.When, e.TooLate = &seconds, seconds < e.Pool.Lead.Seconds()
 }

@@ -93,22 +93,21 @@ func New(in Input) (*Sheet, error) {
 	if p.Replicas <= 0 {
 		return nil, fmt.Errorf("no replica of pool %q is known to be ready: state how many there are to be", p.Name)
 	}
-	lead := p.Lead
-	if lead == 0 {
-		lead = p.Warmup.Quantile(0.9) + time.Minute
+	if p.Lead == 0 {
+		p.Lead = p.Warmup.Quantile(0.9) + time.Minute
 	}
 	limit, key := p.Limit()
 	calls := cmp.Or(t.Calls, attempts)
 	s := &Sheet{
 		Pool: p.Name, Source: t.Source, Minutes: len(t.Minutes), Replicas: p.Replicas, Limit: limit, LimitBy: key,
-		Lead: number(lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
+		Lead: number(p.Lead.Seconds()), Ramp: number(in.Ramp.Seconds()), Launch: in.Launch, Rates: string(p.Rates.Source),
 		Attempts: number(attempts / calls), Notes: append([]string{}, t.Notes...),
 	}
 	if p.Disaggregated {
 		s.Prefill, s.PrefillLimit = p.Prefill, p.BoundsOf(capacity.PrefillRole).Max
 	}
 	for _, scenario := range in.Scenarios() {
-		s.Outcomes = append(s.Outcomes, in.evaluate(scenario, lead))
+		s.Outcomes = append(s.Outcomes, in.evaluate(scenario))
 	}
 	s.rows(&s.Outcomes[baselineIndex], &s.Outcomes[launchIndex])
 	if p.Fit != nil {

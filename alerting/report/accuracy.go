@@ -52,5 +52,4 @@ func (b *builder) endSeries() {
 			})
 		}
 	}
-	b.scoring = nil
 }

@@ -45,8 +45,12 @@ const (
 // urgent pools. A page of forty pools is less than 3 MB.
 func Render(r *Report, format string) ([]byte, error) {
 	v := view{Report: r}
-	for i, p := range byUrgency(r) {
-		v.Order = append(v.Order, poolView{r, p, i < poolsDrawn})
+	for i := range r.Pools {
+		v.Order = append(v.Order, poolView{Report: r, Pool: &r.Pools[i]})
+	}
+	slices.SortStableFunc(v.Order, compareUrgency)
+	for i := range min(len(v.Order), poolsDrawn) {
+		v.Order[i].drawn = true
 	}
 	return document.Render(format, v)
 }

@@ -50,6 +50,7 @@ func (p *pool) saturation() Saturation {
 			warnings[len(warnings)-1].claimEnd = p.index(t.at.Add(forecaster.WarningWindow(t.lead)))
 		}
 	}
+	counts := map[Outcome]*int{InTime: &out.InTime, Late: &out.Late, Missed: &out.Missed}
 	var leads []float64
 	for _, e := range episodes {
 		if e.start < p.first {
@@ -57,16 +58,10 @@ func (p *pool) saturation() Saturation {
 		}
 		row := p.episode(e, warnings)
 		out.Episodes = append(out.Episodes, row)
-		switch row.Outcome {
-		case InTime:
-			out.InTime++
-		case Late:
-			out.Late++
-		case Missed:
-			out.Missed++
-			continue
+		*counts[row.Outcome]++
+		if row.LeadMinutes.Known() {
+			leads = append(leads, float64(row.LeadMinutes))
 		}
-		leads = append(leads, float64(row.LeadMinutes))
 	}
 	for _, w := range warnings {
 		if w.start < p.first || slices.ContainsFunc(episodes, func(e run) bool {

@@ -188,21 +188,14 @@ func percentRange(shares ...Number) string {
 	return strings.TrimSuffix(a, " %") + " to " + b
 }
 
-// byUrgency orders pools by the saturations without a timely warning, then by their length, and then by the advice.
-func byUrgency(r *Report) []*Pool {
-	var out []*Pool
-	for i := range r.Pools {
-		out = append(out, &r.Pools[i])
-	}
-	slices.SortStableFunc(out, func(a, b *Pool) int {
-		x, y := &a.Saturation, &b.Saturation
-		return cmp.Or(
-			cmp.Compare(y.Missed+y.Late, x.Missed+x.Late),
-			cmp.Compare(y.SaturatedMinutes, x.SaturatedMinutes),
-			cmp.Compare(len(b.suggestions()), len(a.suggestions())),
-		)
-	})
-	return out
+// compareUrgency orders pools by the saturations without a timely warning, then by their length, and then by the advice.
+func compareUrgency(a, b poolView) int {
+	x, y := &a.Saturation, &b.Saturation
+	return cmp.Or(
+		cmp.Compare(y.Missed+y.Late, x.Missed+x.Late),
+		cmp.Compare(y.SaturatedMinutes, x.SaturatedMinutes),
+		cmp.Compare(len(b.suggestions()), len(a.suggestions())),
+	)
 }
 
 const (
@@ -232,14 +225,21 @@ func (p *Pool) suggestions() (out []string) {
 	}
 	surprises := s.Missed + s.Late
 	suggest(surprises > 0, "Find out why %s came without a warning in time (listed below).", value.Count(surprises, "saturation"))
-	suggest(s.SaturatedMinutes > 0 && p.Decisions.Mode == string(alerting.Advisory), "Let an autoscaler follow the advice (decision.mode: active); nothing did.")
-	suggest(s.InTime > 0 && p.Decisions.Mode == string(alerting.Active), "Find out why %s came although the warning was in time: replicas may start too slowly.", value.Count(s.InTime, "saturation"))
-	decided := 10*d.Decided >= 9*d.Minutes
-	suggest(!decided, "Find out why Forewarm made no decision for %s of the time, unless it is new.", value.Percent(1-Number(d.Decided)/Number(d.Minutes)))
-	suggest(decided && 10*d.Observed < 9*d.Minutes, "Repair the telemetry: it is missing for %s of the time.", value.Percent(1-Number(d.Observed)/Number(d.Minutes)))
-	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted, "If the %s disturb, raise decision.warning_probability.", value.Count(s.False, "false warning"))
+	mode := alerting.Mode(p.Decisions.Mode)
+	suggest(s.SaturatedMinutes > 0 && mode == alerting.Advisory,
+		"Let an autoscaler follow the advice (decision.mode: active); nothing did.")
+	suggest(s.InTime > 0 && mode == alerting.Active,
+		"Find out why %s came although the warning was in time: replicas may start too slowly.", value.Count(s.InTime, "saturation"))
+	undecided, unobserved := 1-Number(d.Decided)/Number(d.Minutes), 1-Number(d.Observed)/Number(d.Minutes)
+	suggest(undecided > .1,
+		"Find out why Forewarm made no decision for %s of the time, unless it is new.", value.Percent(undecided))
+	suggest(undecided <= .1 && unobserved > .1,
+		"Repair the telemetry: it is missing for %s of the time.", value.Percent(unobserved))
+	suggest(s.False >= minFalse && s.False > s.InTime+s.Averted,
+		"If the %s disturb, raise decision.warning_probability.", value.Count(s.False, "false warning"))
 	if a := p.MainAccuracy(); a != nil && a.Q90.Effective >= minOutcomes && a.Q90.High < .9 {
-		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.", value.Percent(a.Q90.Share))
+		suggest(true, "Raise decision.quantile for a while: the upper bound that should hold in 90 %% of the minutes held in %s.",
+			value.Percent(a.Q90.Share))
 	}
 	for _, c := range p.Contradicts {
 		what, correct := c.Words()

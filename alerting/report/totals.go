@@ -49,8 +49,7 @@ func add(n *Number, v Number) {
 
 // tokens is the sum of the known token counts; unknown if none is.
 func (t *Total) tokens() Number {
-	sum := value.Unknown
-	add(&sum, t.PromptTokens)
+	sum := t.PromptTokens
 	add(&sum, t.OutputTokens)
 	return sum
 }

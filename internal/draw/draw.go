@@ -105,12 +105,8 @@ func (c *Chart) Line(class string, xs, ys []float64) { c.path(class, c.points(xs
 // Steps draws each value from its x to the next one, and the last value to end.
 func (c *Chart) Steps(class string, xs, ys []float64, end float64) {
 	var corners, values []float64
-	for i, x := range xs {
-		next := end
-		if i+1 < len(xs) {
-			next = xs[i+1]
-		}
-		corners, values = append(corners, x, next), append(values, ys[i], ys[i])
+	for i, next := range append(slices.Clone(xs), end)[1:] {
+		corners, values = append(corners, xs[i], next), append(values, ys[i], ys[i])
 	}
 	c.Line(class, corners, values)
 }

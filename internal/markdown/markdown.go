@@ -68,7 +68,9 @@ func Text(s string) string {
 }
 
 // converter omits raw HTML and dangerous links. Tables are its only extension.
-var converter = goldmark.New(goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))))
+var converter = goldmark.New(goldmark.WithExtensions(
+	extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
+))
 
 // HTML is Markdown as HTML. Tables are wrapped in a div of class wide. Rows of which a cell is one of the states have the
 // state, without blanks, as their class.
@@ -87,5 +89,9 @@ func HTML(text string, states ...string) (string, error) {
 		}
 		rows[i+1] = "<tr" + class + ">" + row
 	}
-	return strings.NewReplacer("<th>", `<th scope="col">`, "<th ", `<th scope="col" `, "<table>", `<div class="wide"><table>`, "</table>", "</table></div>").Replace(strings.Join(rows, "")), nil
+	tags := strings.NewReplacer(
+		"<th>", `<th scope="col">`, "<th ", `<th scope="col" `,
+		"<table>", `<div class="wide"><table>`, "</table>", "</table></div>",
+	)
+	return tags.Replace(strings.Join(rows, "")), nil
 }
