@@ -21,7 +21,7 @@ type Report struct {
 	To       time.Time      `json:"to"`
 	Timezone string         `json:"timezone"` // of times in Markdown and page; times here are UTC
 	Zone     *time.Location `json:"-"`        // Timezone
-	Summary  []string       `json:"summary"`  // see summarise
+	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost; a sixth: see summarise
 	Pools    []Pool         `json:"pools"`
 }
 
