@@ -68,9 +68,8 @@ func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {
 	at := unixTimeOf(r.At)
 	a.begin(at.minute())
 	p := a.pool(r.Pool)
-	before := p.Fleet.newest(r.Name)
-	added, life := p.Fleet.add(r, &a.Count)
-	if added {
+	before, life, ok := p.Fleet.add(r, &a.Count)
+	if ok {
 		a.noteUse(p, &before, r)
 	}
 	a.evidence(p, at.minute(), at)

@@ -17,22 +17,17 @@ import (
 type Estimate struct {
 	Mean    float64 `cbor:"1,keyasint"`
 	Counted float64 `cbor:"2,keyasint"` // reported by now
-	Share   float64 `cbor:"3,keyasint"` // expected reported share of the settled value; 1 when nothing is missing
 }
 
 // Complete is the estimate of a complete value.
-func Complete(value float64) Estimate { return Estimate{Mean: value, Counted: value, Share: 1} }
+func Complete(value float64) Estimate { return Estimate{Mean: value, Counted: value} }
 
 // Incomplete reports whether something is missing; false when the value is unknown.
 func (e Estimate) Incomplete() bool { return e.Mean > e.Counted || e.Mean < e.Counted }
 
 // Plus is the estimate of the sum of two values.
 func (e Estimate) Plus(o Estimate) Estimate {
-	sum := Estimate{Mean: e.Mean + o.Mean, Counted: e.Counted + o.Counted, Share: 1}
-	if sum.Mean > 0 {
-		sum.Share = (e.Mean*e.Share + o.Mean*o.Share) / sum.Mean
-	}
-	return sum
+	return Estimate{Mean: e.Mean + o.Mean, Counted: e.Counted + o.Counted}
 }
 
 // Expected is the nowcast of each of Dimensions, NaN when unknown. Dimensions without a nowcast of their own use the

@@ -59,16 +59,16 @@ func (k *replica) start(r *ingest.Replica) bool {
 	return r.At.Sub(ready) <= maxStartDelay
 }
 
-// add adds a report. It refuses a report older than the newest one, and a new replica when the fleet is full; ok is
-// false then.
-func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) {
+// add adds a report, and returns the one before, which has the state ReplicaGone for a new replica. It refuses a report
+// older than the newest one, and a new replica when the fleet is full; ok is false then.
+func (f *fleet) add(r *ingest.Replica, n *Counters) (before ingest.Replica, life ReplicaLife, ok bool) {
 	known, ok := f.Replicas[r.Name]
 	switch {
 	case ok && r.At.Before(known.Last.At):
-		return false, life
+		return before, life, false
 	case !ok && len(f.Replicas) >= maxReplicas:
 		n.ReplicasRefused++
-		return false, life
+		return before, life, false
 	case !ok:
 		if f.Replicas == nil {
 			f.Replicas = map[string]*replica{}
@@ -76,26 +76,26 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		known = &replica{Last: ingest.Replica{Name: r.Name, State: ingest.ReplicaGone}}
 		f.Replicas[r.Name] = known
 	case r.PreemptionsTotal >= 0 && known.Last.PreemptionsTotal >= 0:
-		before := known.Last.PreemptionsTotal
-		if r.PreemptionsTotal < before {
-			before = 0 // the process and its counter were restarted
+		preemptions := r.PreemptionsTotal - known.Last.PreemptionsTotal
+		if preemptions < 0 { // the process and its counter were restarted
+			preemptions = r.PreemptionsTotal
 		}
-		f.Preemptions += float64(r.PreemptionsTotal - before)
+		f.Preemptions += float64(preemptions)
 	}
+	before = known.Last
 	previous := f.Reported
 	if r.At.After(previous) {
 		f.Reported = r.At.UTC()
 	}
 	life.Warmed = known.warmed(r)
-	if known.Last.State == ingest.ReplicaGone {
+	if before.State == ingest.ReplicaGone {
 		known.Fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
 	}
 	if r.State == ingest.ReplicaReady {
 		life.New, known.Fresh = known.Fresh, false
 	}
-	name := known.Last.Name
 	known.Last = *r
-	known.Last.Name, known.Last.Pool, known.Last.At = name, "", r.At.UTC()
+	known.Last.Name, known.Last.Pool, known.Last.At = before.Name, "", r.At.UTC()
 	switch {
 	case r.State != ingest.ReplicaPending && r.State != ingest.ReplicaLoading:
 		known.PendingSince = time.Time{}
@@ -103,15 +103,7 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (ok bool, life ReplicaLife) 
 		known.PendingSince = r.At.UTC()
 	}
 	life.Started = known.start(r)
-	return true, life
-}
-
-// newest is the newest report of a replica; without one its state is ReplicaGone.
-func (f *fleet) newest(name string) ingest.Replica {
-	if r, ok := f.Replicas[name]; ok {
-		return r.Last
-	}
-	return ingest.Replica{State: ingest.ReplicaGone}
+	return before, life, true
 }
 
 // forget drops the replicas without a report since t.

@@ -106,7 +106,7 @@ func (d *reporting) estimate(counted, reported, level, quantum float64) Estimate
 	} else if reported > 0 {
 		rate = counted / reported
 	}
-	return Estimate{Mean: math.Max(0, counted+(1-reported)*rate), Counted: counted, Share: reported}
+	return Estimate{Mean: math.Max(0, counted+(1-reported)*rate), Counted: counted}
 }
 
 // shape is the prior's, reduced where the count contradicts the level; 0 without a level.

@@ -316,7 +316,7 @@ func (s *series) forecast(f *Forecast) bool {
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
 	f.Last = s.history.Last(5)
-	f.Now = features.Estimate{Mean: f.Last, Share: 1}
+	f.Now = features.Estimate{Mean: f.Last}
 	next := at[0][L50]
 	switch now := s.newest; {
 	case now.Incomplete():

@@ -41,7 +41,7 @@ var origin = time.Date(2026, 11, 16, 9, 0, 0, 0, time.UTC)
 func ramp(pool, class, dimension string, base float64) forecaster.Forecast {
 	f := forecaster.Forecast{
 		Key: features.Key{Pool: pool, Class: class}, Dimension: dimension, Origin: origin, Last: base,
-		Now:        features.Estimate{Mean: base, Counted: base * .8, Share: .8},
+		Now:        features.Estimate{Mean: base, Counted: base * .8},
 		Confidence: forecaster.Warm, Known: 300,
 	}
 	for h := range f.Minute {

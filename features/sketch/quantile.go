@@ -95,9 +95,15 @@ func (s *Quantile) Quantile(q float64) float64 {
 		return math.NaN()
 	}
 	rank := uint64(q * float64(s.N-1))
-	for bin, n := range s.all {
+	if rank < uint64(len(s.List)) {
+		var few [64]uint16 // short lists are sorted on the stack
+		list := append(few[:0], s.List...)
+		slices.Sort(list)
+		return valueOf(int(list[rank]))
+	}
+	for i, n := range s.Dense {
 		if rank < uint64(n) {
-			return valueOf(bin)
+			return valueOf(int(s.Low) + i)
 		}
 		rank -= uint64(n)
 	}
@@ -135,39 +141,11 @@ func (s *Quantile) add(bin uint16, n uint32) {
 
 // spread moves all counts into an array of span bins from low. These include the bins in use.
 func (s *Quantile) spread(low uint16, span int) {
-	used := s.Dense
-	if cap(s.Dense) < span {
-		s.Dense = make([]uint32, span)
-	}
-	s.Dense = s.Dense[:span]
-	at := copy(s.Dense[s.Low-low:], used) + int(s.Low-low)
-	clear(s.Dense[:s.Low-low])
-	clear(s.Dense[at:])
+	dense := make([]uint32, span)
+	copy(dense[s.Low-low:], s.Dense)
 	for _, bin := range s.List {
-		s.Dense[bin-low]++
+		dense[bin-low]++
 	}
-	s.List = nil
+	s.Dense, s.List = dense, nil
 	s.Low, s.High = low, low+uint16(span-1)
-}
-
-// all yields every bin in use with its count, in ascending order.
-func (s *Quantile) all(yield func(bin int, count uint32) bool) {
-	var few [64]uint16 // short lists are sorted on the stack
-	list := append(few[:0], s.List...)
-	slices.Sort(list)
-	for len(list) > 0 {
-		n := 1
-		for n < len(list) && list[n] == list[0] {
-			n++
-		}
-		if !yield(int(list[0]), uint32(n)) {
-			return
-		}
-		list = list[n:]
-	}
-	for i, n := range s.Dense {
-		if n > 0 && !yield(int(s.Low)+i, n) {
-			return
-		}
-	}
 }
