@@ -52,13 +52,16 @@ func (b *Batch) Records() int {
 	return len(b.Requests) + len(b.Sums) + len(b.Replicas) + len(b.Acks) + len(b.Refused)
 }
 
-// Reset empties b for reuse. The slices keep their capacity, unless it is large.
+// Reset empties b for reuse. The slices keep their memory, unless it is large. Histories are rare and large.
 func (b *Batch) Reset() {
-	const keptRecords = 4096
-	b.Sequence, b.ReceivedAt, b.Source, b.Watermark, b.Ignored = 0, time.Time{}, "", nil, 0
-	b.Requests, b.Sums, b.Replicas = Emptied(b.Requests, keptRecords), Emptied(b.Sums, keptRecords), Emptied(b.Replicas, keptRecords)
-	b.Acks, b.Refused = Emptied(b.Acks, keptRecords), Emptied(b.Refused, keptRecords)
-	b.Histories = nil // rare and large
+	const kept = 4096 // records
+	*b = Batch{
+		Requests: Emptied(b.Requests, kept),
+		Sums:     Emptied(b.Sums, kept),
+		Replicas: Emptied(b.Replicas, kept),
+		Acks:     Emptied(b.Acks, kept),
+		Refused:  Emptied(b.Refused, kept),
+	}
 }
 
 // Emptied keeps the memory of list for reuse, unless it has more than most elements.

@@ -82,7 +82,12 @@ type DeduperState struct {
 
 // State copies the entries of d. O(n log n).
 func (d *Deduper) State() DeduperState {
-	return DeduperState{Half: d.half, Forgotten: d.forgotten, Current: slices.Sorted(maps.Keys(d.current)), Previous: slices.Sorted(maps.Keys(d.previous))}
+	return DeduperState{
+		Half:      d.half,
+		Current:   slices.Sorted(maps.Keys(d.current)),
+		Previous:  slices.Sorted(maps.Keys(d.previous)),
+		Forgotten: d.forgotten,
+	}
 }
 
 // RestoreDeduper makes a Deduper from its state.

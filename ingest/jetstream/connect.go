@@ -37,9 +37,11 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	case e != nil:
 		return nil, fmt.Errorf("nats.embedded: %w", err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return nil, fmt.Errorf("nats.url is %q: the server refuses the user: %w; set nats.creds_file, nats.nkey_file, or nats.user with nats.password_file to those of a user of that server", Redact(c.URL), err)
+		return nil, fmt.Errorf("nats.url is %q: the server refuses the user: %w; set nats.creds_file, nats.nkey_file, or nats.user with nats.password_file to those of a user of that server",
+			Redact(c.URL), err)
 	default:
-		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url or nats.creds_file, or leave both out to run an embedded one", Redact(c.URL), err)
+		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url or nats.creds_file, or leave both out to run an embedded one",
+			Redact(c.URL), err)
 	}
 }
 

@@ -122,5 +122,6 @@ func (c *Consumer) gap(got uint64) {
 		c.last.Store(got - 1)
 		c.handled.Store(got - 1)
 	}
-	c.log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages", zap.String("stream", c.stream), zap.Uint64("want", want), zap.Uint64("got", got))
+	c.log.Warn("the telemetry stream does not continue where reading stopped: the forecast lacks the missing messages",
+		zap.String("stream", c.stream), zap.Uint64("want", want), zap.Uint64("got", got))
 }

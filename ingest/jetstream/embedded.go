@@ -41,8 +41,7 @@ const noMaxStore = 1 << 60
 type Embedded struct {
 	cfg Config
 	log *zap.Logger
-	// The user that may do everything, as which [Connect] connects.
-	user, password string
+	user, password string // of who may do everything, and as whom Connect connects
 
 	broken atomic.Pointer[error] // see Broken
 	server atomic.Pointer[server.Server]
@@ -130,7 +129,7 @@ func (e *Embedded) options() (*server.Options, error) {
 	if opts.DontListen {
 		return opts, nil
 	}
-	host, port, _ := net.SplitHostPort(c.Embedded.Listen)
+	host, port, _ := net.SplitHostPort(c.Embedded.Listen) // Check has split it
 	number, err := strconv.Atoi(port)
 	if err != nil {
 		return nil, fmt.Errorf("nats.embedded.listen is %q: it must be host:port, or none", c.Embedded.Listen)
@@ -162,19 +161,21 @@ func (e *Embedded) credential() (err error) {
 		return nil
 	}
 	e.password = rand.Text()
-	if err := os.WriteFile(path, []byte(e.password+"\n"), 0o600); err != nil && !errors.Is(err, syscall.ENOSPC) { // it is written at a later start
-		return fmt.Errorf("nats.embedded.store_dir is %q: %w; make it writable", e.cfg.Embedded.StoreDir, err)
+	err = os.WriteFile(path, []byte(e.password+"\n"), 0o600)
+	if err == nil || errors.Is(err, syscall.ENOSPC) { // on a full disk it is written at a later start
+		return nil
 	}
-	return nil
+	return fmt.Errorf("nats.embedded.store_dir is %q: %w; make it writable", e.cfg.Embedded.StoreDir, err)
 }
 
 // permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see
 // what streams there are. They cannot make, change, purge or delete one.
 func (c *Config) permissions() *server.Permissions {
 	const api = "$JS.API."
-	publish := []string{c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.*"}
-	for _, call := range []string{"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.>"} {
-		publish = append(publish, api+call)
+	publish := []string{
+		c.Prefix + ".telemetry.>", c.Prefix + ".prescale.ack.*",
+		api + "INFO", api + "STREAM.NAMES", api + "STREAM.LIST", api + "STREAM.INFO.*",
+		api + "CONSUMER.NAMES.*", api + "CONSUMER.LIST.*", api + "CONSUMER.INFO.>",
 	}
 	for _, stream := range []string{c.Signals(), c.forecasts()} {
 		publish = append(publish, "$JS.ACK."+stream+".>", api+"STREAM.MSG.GET."+stream, api+"DIRECT.GET."+stream+".>",

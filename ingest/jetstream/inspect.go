@@ -61,13 +61,15 @@ func faultsOf(info *jetstream.StreamInfo, c *Config, now time.Time) (out []strin
 		out = append(out, fmt.Sprintf("the clock of the NATS server is %s from this machine's: set both by NTP", skew.Round(time.Second)))
 	}
 	if have := info.Config.Replicas; have < c.Stream.Replicas {
-		out = append(out, fmt.Sprintf("the stream %s has %d of the %d copies that nats.stream.replicas asks for: nats stream edit %s --replicas %d", name, have, c.Stream.Replicas, name, c.Stream.Replicas))
+		out = append(out, fmt.Sprintf("the stream %s has %d of the %[3]d copies that nats.stream.replicas asks for: nats stream edit %[1]s --replicas %[3]d",
+			name, have, c.Stream.Replicas))
 	}
 	if info.Config.Discard == jetstream.DiscardNew && (info.Config.MaxBytes > 0 || info.Config.MaxMsgs > 0) {
 		out = append(out, fmt.Sprintf("the stream %s refuses new messages when it is full: nats stream edit %s --discard old", name, name))
 	}
 	reach, most := now.Sub(info.State.FirstTime), info.Config.MaxBytes
-	if name == c.Decisions() && most > 0 && int64(info.State.Bytes) >= most/10*9 && reach < c.Kept.MaxAge {
+	full := most > 0 && int64(info.State.Bytes) >= most/10*9
+	if name == c.Decisions() && full && reach < c.Kept.MaxAge {
 		out = append(out, fmt.Sprintf("the stream %s is full with the decisions and notices of %s, and nats.decisions.max_age asks for %s: the oldest go, and with them what was not delivered; raise nats.decisions.max_bytes, which is %d MiB",
 			name, reach.Round(time.Minute), c.Kept.MaxAge, most>>20))
 	}

@@ -181,7 +181,8 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	addHeaders(&about, m.Headers())
 	if about.ContentType != "" && !c.warned && codec.HoldsPrompts(about.ContentType) {
 		c.warned = true
-		c.log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: name a subject of their own in nats.sources, or send them to a listener",
+		c.log.Warn("messages of this format may hold prompts, and the telemetry stream keeps them as they were published: "+
+			"name a subject of their own in nats.sources, or send them to a listener",
 			zap.String("stream", c.stream), zap.String("subject", m.Subject()), zap.String("content_type", about.ContentType))
 	}
 	c.decoder.Decode(about, m.Data(), ingest.DefaultLimits(), b)

@@ -36,14 +36,16 @@ type Relay struct {
 }
 
 const (
-	relayStores = 64       // messages of a source that are stored at once, because each waits for the stream
-	relayBytes  = 64 << 20 // bytes of a source that wait
+	relayStores = 64              // messages of a source that are stored at once, because each waits for the stream
+	relayBytes  = 64 << 20        // bytes of a source that wait
+	relayGrace  = 5 * time.Second // for what waits when the daemon stops
 )
 
-// Lost counts the messages that were dropped because too many waited.
+// Lost counts the messages that were dropped because too many waited, or because the stream took nothing at the end.
 func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
-// Run relays until ctx ends, and what came until then. Refused, Ignored and Store are called by many goroutines at once.
+// Run relays until ctx ends, and then for relayGrace at most what came until then. Refused, Ignored and Store are called
+// by many goroutines at once.
 func (r *Relay) Run(ctx context.Context) error {
 	var group errgroup.Group
 	for _, from := range r.Sources {
@@ -60,15 +62,18 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) relay(ctx context.Context, from Source) error {
 	var storing errgroup.Group // its functions have no errors
 	storing.SetLimit(relayStores)
+	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	dropped := 0
 	sub, err := r.Conn.QueueSubscribe(from.Subject, r.Stream, func(m *nats.Msg) {
 		if all, _ := m.Sub.Dropped(); all > dropped {
 			r.lost.Add(uint64(all - dropped))
 			dropped = all
-			r.Log.Warn("a source sends more than can be stored: messages are dropped", zap.String("subject", from.Subject), zap.Int("dropped", all))
+			r.Log.Warn("a source sends more than can be stored: messages are dropped",
+				zap.String("subject", from.Subject), zap.Int("dropped", all))
 		}
 		storing.Go(func() error {
-			r.store(ctx, from.about(), m)
+			r.store(lasting, from.about(), m)
 			return nil
 		})
 	})
@@ -81,6 +86,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 		return err
 	}
 	<-ctx.Done()
+	defer time.AfterFunc(relayGrace, stop).Stop()
 	if sub.Drain() == nil { // the connection is there
 		<-closed
 	}
@@ -93,12 +99,13 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	b := ingest.Batch{ReceivedAt: time.Now().UTC()}
 	codec.Decode(about, m.Data, ingest.DefaultLimits(), &b)
 	for b.Records() > len(b.Refused) {
-		err := r.Store(context.WithoutCancel(ctx), &b)
+		err := r.Store(ctx, &b)
 		if err == nil {
 			break
 		}
 		r.Log.Debug("records of a source are not stored", zap.Error(err))
 		if !sleep.For(ctx, retryWait) {
+			r.lost.Add(1)
 			return
 		}
 	}
@@ -115,7 +122,8 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 // user, which has these subjects, takes in as it is, is read from there.
 func (c *Config) Relayed(stream []string) (sources []Source) {
 	for _, s := range c.Sources {
-		if s.isRelayed() && !slices.ContainsFunc(stream, func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }) {
+		taken := func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }
+		if s.isRelayed() && !slices.ContainsFunc(stream, taken) {
 			sources = append(sources, s)
 		}
 	}

@@ -174,3 +174,24 @@ func TestRelayedSources(t *testing.T) {
 		t.Errorf("%+v are relayed", got)
 	}
 }
+
+// TestRelayEndsInAnOutage: a stream that takes nothing does not keep the daemon from ending.
+func TestRelayEndsInAnOutage(t *testing.T) {
+	c, js := testServer(t)
+	c.Sources = []Source{{Subject: "gateway.usage", Format: "openai", Pool: "p"}}
+	telemetry(t, js, c)
+	storing := make(chan struct{}, 1)
+	r, stop := relaying(t, c, js, func(ctx context.Context, _ *ingest.Batch) error {
+		storing <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}, func([]ingest.Refusal) {})
+	if err := errors.Join(js.Conn().Publish("gateway.usage", usage("a")), js.Conn().Flush()); err != nil {
+		t.Fatal(err)
+	}
+	<-storing
+	stop()
+	if n := r.Lost(); n != 1 {
+		t.Errorf("%d messages are lost, want 1", n)
+	}
+}

@@ -36,28 +36,27 @@ func (c *Config) checkSources() error {
 		}
 		for _, area := range [...]string{"telemetry.>", "prescale.>", "forecast.>", "alert.>", "decision.>", "notice.>", "deadletter"} {
 			if own := c.Prefix + "." + area; server.SubjectsCollide(s.Subject, own) {
-				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type", key, s.Subject, own)
+				return fmt.Errorf("%s.subject is %q: it must share no subject with %s, which is Forewarm's own; what is published there says its format in the header Content-Type",
+					key, s.Subject, own)
 			}
 		}
 		for j, other := range c.Sources[:i] {
 			if server.SubjectsCollide(s.Subject, other.Subject) {
-				return fmt.Errorf("%s.subject is %q: it must share no subject with sources[%d], %q; a message has one format", key, s.Subject, j, other.Subject)
+				return fmt.Errorf("%s.subject is %q: it must share no subject with sources[%d], %q; a message has one format",
+					key, s.Subject, j, other.Subject)
 			}
 		}
 	}
 	return nil
 }
 
-// isSubject reports whether subject is one that clients may publish to, or a pattern of such with the wildcards * and
-// >.
+// isSubject reports whether clients may publish to a subject, or to those that a pattern with * and > stands for.
 func isSubject(subject string) bool {
 	return server.IsValidSubject(subject) && !strings.HasPrefix(subject, "$")
 }
 
 // isRelayed reports whether the telemetry stream does not take in the source as it is, see [Config.Relayed].
-func (s *Source) isRelayed() bool {
-	return codec.HoldsPrompts(s.about().ContentType)
-}
+func (s *Source) isRelayed() bool { return codec.HoldsPrompts(s.about().ContentType) }
 
 func (s *Source) about() codec.Meta {
 	contentType, _ := codec.ContentTypeOf(s.Format)

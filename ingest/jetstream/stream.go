@@ -51,7 +51,8 @@ func (c *Config) streams() []jetstream.StreamConfig {
 	}
 	return []jetstream.StreamConfig{{
 		Name: c.Telemetry(), Description: "Forewarm: what LLM fleets report",
-		Subjects: telemetry, MaxAge: c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes, Duplicates: min(10*time.Minute, c.Stream.MaxAge),
+		Subjects: telemetry, MaxAge: c.Stream.MaxAge, MaxBytes: c.Stream.MaxBytes,
+		Duplicates: min(10*time.Minute, c.Stream.MaxAge),
 	}, {
 		Name: c.Signals(), Description: "Forewarm: pre-scale events and alerts",
 		Subjects:          []string{c.Prefix + ".prescale.*", c.Prefix + ".alert.*"},
@@ -85,11 +86,12 @@ func (c *Config) Join(ctx context.Context, conn *nats.Conn) (js jetstream.JetStr
 func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, err error) {
 	for _, want := range c.streams() {
 		made, err := ensure(ctx, js, c, want)
-		if err == nil && want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
-			err = fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later", want.Name, js.Conn().ConnectedServerVersion())
-		}
 		if err != nil {
 			return s, err
+		}
+		if want.AllowAtomicPublish && !made.CachedInfo().Config.AllowAtomicPublish { // an older server ignores what it does not know
+			return s, fmt.Errorf("nats.url: stream %s takes no atomic batches (allow_atomic); the server, version %s, has to be nats-server 2.12 or later",
+				want.Name, js.Conn().ConnectedServerVersion())
 		}
 		if s.Telemetry == nil {
 			s.Telemetry = made
@@ -97,14 +99,19 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 	}
 	name := c.State()
 	if s.State, err = js.ObjectStore(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
-		s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas})
+		s.State, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: name, Description: "Forewarm: snapshots of the state", Replicas: c.Stream.Replicas,
+		})
 	}
 	if err != nil {
 		return s, fmt.Errorf("object store %s: %w", name, Denied(js.Conn(), err))
 	}
 	name = c.deliveries()
 	if s.Deliveries, err = js.KeyValue(ctx, name); errors.Is(err, jetstream.ErrBucketNotFound) {
-		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: "Forewarm: newest notice that each sink accepted", TTL: 7 * 24 * time.Hour, Replicas: c.Stream.Replicas})
+		s.Deliveries, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: name, Description: "Forewarm: newest notice that each sink accepted", Replicas: c.Stream.Replicas,
+			TTL: 7 * 24 * time.Hour,
+		})
 	}
 	if err != nil {
 		return s, fmt.Errorf("key-value store %s: %w", name, Denied(js.Conn(), err))
@@ -122,14 +129,16 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstrea
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
 	want.Metadata = map[string]string{madeBy: "1"}
 	stream, err := find(ctx, js, want)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
+	if err == nil {
+		have := stream.CachedInfo().Config
+		if have.Metadata[madeBy] == "" || !slices.Contains(have.Subjects, want.Subjects[0]) {
+			err = adoptable(have, want.Subjects)
+		} else {
+			want.Name = have.Name
+			stream, err = js.UpdateStream(ctx, want)
+		}
+	} else if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, err = js.CreateStream(ctx, want)
-	case err == nil && stream.CachedInfo().Config.Metadata[madeBy] != "" && slices.Contains(stream.CachedInfo().Config.Subjects, want.Subjects[0]):
-		want.Name = stream.CachedInfo().Config.Name
-		stream, err = js.UpdateStream(ctx, want)
-	case err == nil:
-		err = adoptable(stream.CachedInfo().Config, want.Subjects)
 	}
 	if err != nil {
 		return nil, unmade(js, want, err)
@@ -143,13 +152,15 @@ func unmade(js jetstream.JetStream, want jetstream.StreamConfig, err error) erro
 	if refused, ok := errors.AsType[*jetstream.APIError](err); ok {
 		code = server.ErrorIdentifier(refused.ErrorCode)
 	}
-	switch {
-	case code == server.JSStreamSubjectOverlapErr:
+	switch code {
+	case server.JSStreamSubjectOverlapErr:
 		err = fmt.Errorf("one of its subjects belongs to another stream (nats stream ls), and a message is stored by one stream; "+
 			"take it out there, or add the others there and name that stream: %s", strings.Join(want.Subjects, ","))
-	case slices.Contains([]server.ErrorIdentifier{server.JSStorageResourcesExceededErr, server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF}, code):
-		err = fmt.Errorf("%w: it asks for %d bytes in %d copies; lower nats.stream.max_bytes, nats.decisions.max_bytes or nats.stream.replicas, or let the servers and this account store more", err, want.MaxBytes, want.Replicas)
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case server.JSStorageResourcesExceededErr, server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF:
+		err = fmt.Errorf("%w: it asks for %d bytes in %d copies; lower nats.stream.max_bytes, nats.decisions.max_bytes or nats.stream.replicas, or let the servers and this account store more",
+			err, want.MaxBytes, want.Replicas)
+	}
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		err = fmt.Errorf("%w; enable JetStream on the server and for this account", err)
 	}
 	return fmt.Errorf("stream %s: %w", want.Name, Denied(js.Conn(), err))
@@ -171,13 +182,15 @@ func find(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConf
 // adoptable explains why a user's stream cannot hold subjects; nil if it can.
 func adoptable(have jetstream.StreamConfig, subjects []string) error {
 	for _, want := range subjects {
-		if !slices.ContainsFunc(have.Subjects, func(subject string) bool { return server.SubjectMatchesFilter(want, subject) }) {
+		covers := func(subject string) bool { return server.SubjectMatchesFilter(want, subject) }
+		if !slices.ContainsFunc(have.Subjects, covers) {
 			return fmt.Errorf("the stream %s, which this installation did not make and will not change, has no subject that covers %s; add it (nats stream edit %s --subjects %s), or name another stream",
 				have.Name, want, have.Name, strings.Join(append(have.Subjects, want), ","))
 		}
 	}
 	if have.Retention != jetstream.LimitsPolicy {
-		return fmt.Errorf("the stream %s drops messages by %s retention, so that it cannot be read again after a restart; name a stream with limits retention", have.Name, have.Retention)
+		return fmt.Errorf("the stream %s drops messages by %s retention, so that it cannot be read again after a restart; name a stream with limits retention",
+			have.Name, have.Retention)
 	}
 	return nil
 }

@@ -32,14 +32,23 @@ type Ticker struct {
 // attempt to store a watermark; a failed attempt is repeated each second. offline is called with a minute whose
 // watermark cannot be stored for offlineAfter. It returns true if the daemon ticks without the stream. Until the first
 // Sync the ticker has the clock of this machine.
-func NewTicker(js jetstream.JetStream, prefix string, lateness time.Duration, outcome func(error), offline func(context.Context, time.Time) bool) *Ticker {
+func NewTicker(
+	js jetstream.JetStream, prefix string, lateness time.Duration,
+	outcome func(error), offline func(context.Context, time.Time) bool,
+) *Ticker {
 	publish := func(ctx context.Context, m *nats.Msg, id string) error {
 		ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 		defer cancel()
 		_, err := js.PublishMsg(ctx, m, jetstream.WithMsgID(id))
 		return err
 	}
-	t := &Ticker{publish: publish, subject: ingest.Subject(prefix, ingest.WatermarkSubject, ""), lateness: lateness, outcome: outcome, offline: offline}
+	t := &Ticker{
+		publish:  publish,
+		subject:  ingest.Subject(prefix, ingest.WatermarkSubject, ""),
+		lateness: lateness,
+		outcome:  outcome,
+		offline:  offline,
+	}
 	t.Sync(time.Now())
 	return t
 }
