@@ -39,8 +39,8 @@ const noMaxStore = 1 << 60
 
 // Embedded is a NATS server with JetStream inside this process.
 type Embedded struct {
-	cfg Config
-	log *zap.Logger
+	cfg            Config
+	log            *zap.Logger
 	user, password string // of who may do everything, and as whom Connect connects
 
 	broken atomic.Pointer[error] // see Broken

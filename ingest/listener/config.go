@@ -55,7 +55,8 @@ func (c *Config) Check() error {
 		return fail("listen", "%w", err)
 	}
 	if httpguard.IsOpen(e.Listen) && e.TokenFile == "" && e.TLS.ClientCAFile == "" {
-		return fail("listen", "%q is open to the network and asks for no credentials; set http.token_file, or http.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen)
+		return fail("listen", "%q is open to the network and asks for no credentials; "+
+			"set http.token_file, or http.tls with a client_ca_file, or listen on 127.0.0.1", e.Listen)
 	}
 	return nil
 }

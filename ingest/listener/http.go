@@ -33,28 +33,34 @@ const retryAfter = "5"
 // A gRPC call is a POST by HTTP/2. So all bounds and checks are the same for both.
 func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
 	mux := http.NewServeMux()
-	for _, service := range [...]struct{ name, path, contentType, asJSON, rejected string }{
-		{"trace.v1.TraceService", "/v1/traces", codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans"},
-		{"logs.v1.LogsService", "/v1/logs", codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords"},
-	} {
-		mux.HandleFunc("POST "+service.path, l.postExport(service.contentType, service.asJSON, service.rejected))
-		mux.HandleFunc("POST /opentelemetry.proto.collector."+service.name+"/Export", l.postExport(service.contentType, service.asJSON, service.rejected))
-	}
+	traces := l.postExport(codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans")
+	mux.HandleFunc("POST /v1/traces", traces)
+	mux.HandleFunc("POST /opentelemetry.proto.collector.trace.v1.TraceService/Export", traces)
+	logs := l.postExport(codec.ContentTypeOTLPLogs, codec.ContentTypeOTLPLogsJSON, "rejectedLogRecords")
+	mux.HandleFunc("POST /v1/logs", logs)
+	mux.HandleFunc("POST /opentelemetry.proto.collector.logs.v1.LogsService/Export", logs)
 	mux.HandleFunc("POST /v1/telemetry/{format}", l.postTelemetry)
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotFound, "this path takes nothing; want /v1/traces, /v1/logs or /v1/telemetry/{format}")
 	})
-	guarded := httpguard.Guard(l.cfg.HTTP.Listen, l.cfg.Hosts, l.authorized(mux), func(w http.ResponseWriter, r *http.Request, why string) {
-		refuse(w, r, http.StatusForbidden, why)
-	})
+	forbid := func(w http.ResponseWriter, r *http.Request, why string) { refuse(w, r, http.StatusForbidden, why) }
+	guarded := httpguard.Guard(l.cfg.HTTP.Listen, l.cfg.Hosts, l.authorized(mux), forbid)
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return httpguard.Serve(ctx, &http.Server{
-		Handler: l.counted(guarded), TLSConfig: l.secure, Protocols: &protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: l.cfg.HTTP.Concurrent},
-		MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout, ReadTimeout: l.timeouts.body,
-		WriteTimeout: l.timeouts.body + l.timeouts.store + grace, IdleTimeout: idleTimeout, ErrorLog: zap.NewStdLog(l.deps.Log),
+		Handler:   l.counted(guarded),
+		TLSConfig: l.secure,
+		Protocols: &protocols,
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: l.cfg.HTTP.Concurrent},
+		ErrorLog:  zap.NewStdLog(l.deps.Log),
+
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       l.timeouts.body,
+		WriteTimeout:      l.timeouts.body + l.timeouts.store + grace,
+		IdleTimeout:       idleTimeout,
 	}, socket, grace)
 }
 
@@ -125,11 +131,11 @@ func codeOf(o *outcome) int {
 // take reads the body of a request and stores its records. A code other than 200 refuses the request; message is the
 // reason.
 func (l *Listener) take(w http.ResponseWriter, r *http.Request, contentType string) (out outcome, code int, message string) {
+	const busy = "too many requests at once"
 	later := func(code int, why string) (outcome, int, string) {
 		w.Header().Set("Retry-After", retryAfter)
 		return out, code, why
 	}
-	const busy = "too many requests at once"
 	if !l.rate.Allow() {
 		return later(http.StatusTooManyRequests, "too many requests a second; send larger batches")
 	}
@@ -189,13 +195,8 @@ func mediaType(r *http.Request) string {
 	return t
 }
 
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
+func writeJSON(w http.ResponseWriter, code int, members map[string]any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n'))
+	_ = json.NewEncoder(w).Encode(members) // only the connection can fail
 }

@@ -80,9 +80,14 @@ func New(c Config, deps Deps) (*Listener, error) { return open(c, deps, usualTim
 func open(c Config, deps Deps, t timeouts) (*Listener, error) {
 	e := &c.HTTP
 	l := &Listener{
-		Requests: map[string]*atomic.Uint64{}, deps: deps, cfg: c, timeouts: t, outage: rate.Sometimes{Interval: 10 * time.Second},
-		rate:  rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
-		slots: semaphore.NewWeighted(int64(e.Concurrent)), memory: semaphore.NewWeighted(int64(e.Concurrent) * int64(e.MaxBytes)),
+		Requests: map[string]*atomic.Uint64{},
+		deps:     deps,
+		cfg:      c,
+		timeouts: t,
+		outage:   rate.Sometimes{Interval: 10 * time.Second},
+		rate:     rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
+		slots:    semaphore.NewWeighted(int64(e.Concurrent)),
+		memory:   semaphore.NewWeighted(int64(e.Concurrent) * int64(e.MaxBytes)),
 	}
 	if e.Listen == "" {
 		return l, nil

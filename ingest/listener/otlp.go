@@ -97,10 +97,16 @@ const (
 
 // grpcCodes are the codes of gRPC that say what an HTTP status says. Exporters send again after Unavailable.
 var grpcCodes = map[int]codes.Code{
-	http.StatusOK: codes.OK, http.StatusBadRequest: codes.InvalidArgument, http.StatusUnauthorized: codes.Unauthenticated,
-	http.StatusForbidden: codes.PermissionDenied, http.StatusNotFound: codes.Unimplemented, http.StatusRequestTimeout: codes.DeadlineExceeded,
-	http.StatusRequestEntityTooLarge: codes.ResourceExhausted, http.StatusUnsupportedMediaType: codes.Unimplemented,
-	http.StatusTooManyRequests: codes.Unavailable, http.StatusServiceUnavailable: codes.Unavailable,
+	http.StatusOK:                    codes.OK,
+	http.StatusBadRequest:            codes.InvalidArgument,
+	http.StatusUnauthorized:          codes.Unauthenticated,
+	http.StatusForbidden:             codes.PermissionDenied,
+	http.StatusNotFound:              codes.Unimplemented,
+	http.StatusRequestTimeout:        codes.DeadlineExceeded,
+	http.StatusRequestEntityTooLarge: codes.ResourceExhausted,
+	http.StatusUnsupportedMediaType:  codes.Unimplemented,
+	http.StatusTooManyRequests:       codes.Unavailable,
+	http.StatusServiceUnavailable:    codes.Unavailable,
 }
 
 func isGRPC(r *http.Request) bool {

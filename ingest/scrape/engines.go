@@ -118,7 +118,10 @@ func setPrefix(to *ingest.Replica, hits, queries float64) {
 // github.com/DataDog/integrations-core, nvidia_nim/datadog_checks/nvidia_nim/metrics.py.
 func readVLLM(r rank, to *ingest.Replica) {
 	const info, sources = "vllm:cache_config_info", "vllm:prompt_tokens_by_source_total"
-	to.KVCapacityTokens = count(positive(first(r.info(info, "kv_cache_size_tokens"), r.info(info, "block_size")*r.info(info, "num_gpu_blocks"))))
+	to.KVCapacityTokens = count(positive(first(
+		r.info(info, "kv_cache_size_tokens"),
+		r.info(info, "block_size")*r.info(info, "num_gpu_blocks"),
+	)))
 	to.KVUsedRatio = ratio(first(r.gauge("vllm:kv_cache_usage_perc"), r.gauge("vllm:gpu_cache_usage_perc")))
 	to.Running = count(r.gauge("vllm:num_requests_running"))
 	to.Waiting = count(r.gauge("vllm:num_requests_waiting"))
@@ -194,8 +197,14 @@ func readDynamo(r rank, to *ingest.Replica) {
 // before June 2026. The same page has those of the Gateway API Inference Extension
 // (pkg/epp/metrics/collectors/inference_pool.go), too.
 func pickerOf(name, queue, label, use string) engine {
-	return engine{name: name, anchors: []string{queue}, labels: []string{label}, workers: true, read: func(r rank, to *ingest.Replica) {
-		to.Waiting = count(r.gauge(queue))
-		to.KVUsedRatio = ratio(r.gauge(use))
-	}}
+	return engine{
+		name:    name,
+		anchors: []string{queue},
+		labels:  []string{label},
+		workers: true,
+		read: func(r rank, to *ingest.Replica) {
+			to.Waiting = count(r.gauge(queue))
+			to.KVUsedRatio = ratio(r.gauge(use))
+		},
+	}
 }

@@ -33,7 +33,8 @@ const maxSeries = 50_000
 func parse(body []byte, contentType string) (exposition, error) {
 	p, err := textparse.New(body, cmp.Or(contentType, "text/plain"), nil, textparse.ParserOptions{IgnoreNativeHistograms: true})
 	if err != nil {
-		return nil, fmt.Errorf("content type %.64q is no exposition of metrics; is the path right? trtllm-serve has its metrics at /prometheus/metrics", contentType)
+		return nil, fmt.Errorf("content type %.64q is no exposition of metrics; is the path right? trtllm-serve has its metrics at /prometheus/metrics",
+			contentType)
 	}
 	found, kept := exposition{}, 0
 	for {
@@ -62,16 +63,26 @@ func parse(body []byte, contentType string) (exposition, error) {
 }
 
 // bare are the names of vLLM's metrics that NVIDIA NIM exposes without a prefix.
-var bare = [...]string{
-	"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc", "num_preemptions_total", "prompt_tokens_total",
+var bare = []string{
+	"num_requests_running", "num_requests_waiting", "gpu_cache_usage_perc", "kv_cache_usage_perc",
+	"num_preemptions_total", "prompt_tokens_total",
+}
+
+// prefixes are those of the names of metrics: as some exporters write them, and as the engine's documentation does.
+var prefixes = [...]struct{ written, meant string }{
+	{"vllm_", "vllm:"},
+	{"ray_vllm_", "vllm:"},
+	{"sglang_", "sglang:"},
+	{"trtllm:", "trtllm_"},
+	{"llm_d_router_epp_", "llm_d_epp_"},
 }
 
 // canonical writes a name as the engine's own documentation does.
 func canonical(name string) string {
-	if slices.Contains(bare[:], name) {
+	if slices.Contains(bare, name) {
 		return "vllm:" + name
 	}
-	for _, p := range [...]struct{ written, meant string }{{"vllm_", "vllm:"}, {"ray_vllm_", "vllm:"}, {"sglang_", "sglang:"}, {"trtllm:", "trtllm_"}, {"llm_d_router_epp_", "llm_d_epp_"}} {
+	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(name, p.written); ok {
 			return p.meant + rest
 		}

@@ -126,10 +126,7 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 	for _, c := range s.clients {
 		before := c.targets
 		c.targets = map[string]*target{}
-		for _, address := range slices.Sorted(slices.Values(slices.Concat(c.job.Targets, c.resolved))) {
-			if c.targets[address] != nil { // it is listed twice
-				continue
-			}
+		for _, address := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.job.Targets, c.resolved)))) {
 			t := before[address]
 			if t == nil {
 				t = c.target(address, s.began)
@@ -138,14 +135,16 @@ func (s *Scraper) find(ctx context.Context) (all []*target) {
 			c.targets[address], all = t, append(all, t)
 		}
 		for address, t := range before {
-			if c.targets[address] == nil {
-				t.mu.Lock() // at most as long as a scrape takes
-				if err := s.publish(ctx, t.end(time.Now().UTC())); err != nil {
-					s.deps.Log.Warn("that a replica is gone is not stored: features.replica_ttl ends it", zap.String("target", address), zap.Error(err))
-				}
-				t.mu.Unlock()
-				s.note(c, address, nil)
+			if c.targets[address] != nil {
+				continue
 			}
+			t.mu.Lock() // at most as long as a scrape takes
+			if err := s.publish(ctx, t.end(time.Now().UTC())); err != nil {
+				s.deps.Log.Warn("that a replica is gone is not stored: features.replica_ttl ends it",
+					zap.String("target", address), zap.Error(err))
+			}
+			t.mu.Unlock()
+			s.note(c, address, nil)
 		}
 	}
 	return all
@@ -165,9 +164,12 @@ func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	}
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return strings.Contains(host, "%") }) // link-local addresses
 	if over := len(hosts) - maxTargets; over > 0 {
-		hosts, err = hosts[:maxTargets], fmt.Errorf("the name has %d addresses beyond %d, which are not scraped; make a job of each part", over, maxTargets)
+		slices.Sort(hosts) // name servers change the order: the targets are those of the last look-up
+		hosts = hosts[:maxTargets]
+		err = fmt.Errorf("the name has %d addresses beyond %d, which are not scraped; make a job of each part", over, maxTargets)
 	}
-	if s.note(c, c.job.DNS, err); len(hosts) == 0 && err != nil {
+	s.note(c, c.job.DNS, err)
+	if len(hosts) == 0 && err != nil {
 		return
 	}
 	c.resolved = make([]string, 0, len(hosts))

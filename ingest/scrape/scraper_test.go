@@ -156,6 +156,30 @@ func TestDNSIsLookedUpAgain(t *testing.T) {
 	})
 }
 
+// TestTargetsBeyondTheBound: of a name with too many addresses the same ones are scraped, in whatever order they come.
+func TestTargetsBeyondTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var names []string
+		for i := range maxTargets + 10 {
+			names = append(names, fmt.Sprintf("h%04d", i))
+		}
+		c := DefaultConfig()
+		c.Jobs = []Job{{Pool: "p", DNS: "engines:1"}}
+		lookup := func(string) ([]string, error) {
+			slices.Reverse(names)
+			return slices.Clone(names), nil
+		}
+		got, _ := run(t, c, lookup, func(*eventLog, *http.Request) (*http.Response, error) {
+			return answer("vllm:num_requests_running 1\n")
+		}, 29*time.Second)
+		for _, line := range got {
+			if strings.Contains(line, "gone") {
+				t.Fatal(line)
+			}
+		}
+	})
+}
+
 // TestStartsAreDated: the startup of a new engine lasts from the start of its process to its first scrape.
 func TestStartsAreDated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
