@@ -150,20 +150,17 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	c := a.class(p, s.Class, minute)
 	w := c.bucket(minute)
 	w.Records++
-	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
-	for _, x := range [...]struct {
-		value float64
-		what  Reports
-		sum   *float64
-	}{
-		{s.Requests, ReportsRequests, &w.Requests}, {s.PromptTokens, ReportsPrompt, &w.PromptTokens},
-		{cached, ReportsCached, &w.CachedTokens}, {s.OutputTokens, ReportsOutput, &w.OutputTokens},
-	} {
-		if x.value >= 0 {
-			c.reports(w, x.what)
-			*x.sum += x.value
+	add := func(value float64, what Reports, sum *float64) {
+		if value >= 0 { // known
+			c.reports(w, what)
+			*sum += value
 		}
 	}
+	cached := min(s.CachedTokens, s.PromptTokens) // NaN when either is
+	add(s.Requests, ReportsRequests, &w.Requests)
+	add(s.PromptTokens, ReportsPrompt, &w.PromptTokens)
+	add(cached, ReportsCached, &w.CachedTokens)
+	add(s.OutputTokens, ReportsOutput, &w.OutputTokens)
 	if cached >= 0 {
 		w.PromptOfCachedKnown += s.PromptTokens
 	}
@@ -171,10 +168,9 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	if s.KVTokens != nil {
 		area = *s.KVTokens * seconds
 	}
+	add(area, ReportsKV, &w.KVModelled)
 	if area >= 0 {
-		c.reports(w, ReportsKV)
 		w.KVKnown++
-		w.KVModelled += area
 	}
 	return ""
 }

@@ -29,8 +29,12 @@ func LoadFactor(rows []Attempts, dimension string) float64 {
 	var calls, again, unserved, retries, failed, failedCalls float64
 	for i := range rows {
 		r := &rows[i]
-		calls, again, unserved = calls+float64(r.Calls[d]), again+float64(r.Again[d]), unserved+float64(r.Unserved[d])
-		retries, failed, failedCalls = retries+float64(r.Retries), failed+float64(r.Failed), failedCalls+float64(r.FailedCalls)
+		calls += float64(r.Calls[d])
+		again += float64(r.Again[d])
+		unserved += float64(r.Unserved[d])
+		retries += float64(r.Retries)
+		failed += float64(r.Failed)
+		failedCalls += float64(r.FailedCalls)
 	}
 	retried := 1.0
 	if failedCalls > 0 {
@@ -57,11 +61,10 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 			if at == nil {
 				continue
 			}
-			w := &at.Window
-			row.Retries += float32(w.Retries)
-			prompts += w.PromptTokens
+			row.Retries += float32(at.Retries)
+			prompts += at.PromptTokens
 			for d := range Forecast {
-				p := Forecast[d].parts(w)
+				p := Forecast[d].parts(&at.Window)
 				row.Calls[d] += float32(p.calls / seconds)
 				row.Again[d] += float32(p.again / seconds)
 				row.Unserved[d] += float32(p.unserved / seconds)
@@ -169,15 +172,13 @@ func (s *queuePressure) wait() (mean float32, ok bool) {
 	return s.Waited / max(s.Started, 1), s.Started >= minWaits
 }
 
-func (s *queuePressure) turnsAway() bool {
-	return s.Turned >= minTurned && s.Turned >= turnedShare*s.Attempts
-}
 
 // grows reports that attempts were turned away, or that the queue or the time in it grew since the minute before.
 func (s *queuePressure) grows(before *queuePressure) bool {
 	old, oldOK := before.wait()
 	wait, ok := s.wait()
-	return s.turnsAway() ||
+	turnsAway := s.Turned >= minTurned && s.Turned >= turnedShare*s.Attempts
+	return turnsAway ||
 		ok && oldOK && wait >= old+longWait && wait >= old*waitGrowth ||
 		s.Reported && before.Reported && s.Waiting >= before.Waiting+queueGrowth
 }

@@ -55,7 +55,8 @@ func (c *ClassifyConfig) Class(r *ingest.Request) (string, bool) {
 func (r *Rule) fits(q *ingest.Request) bool {
 	n := q.PromptTokens
 	length := r.PromptMin == 0 && r.PromptMax == 0 || n >= 0 && n >= r.PromptMin && (r.PromptMax == 0 || n <= r.PromptMax)
-	return length && fitsAny(r.Pool, q.Pool) && fitsAny(r.Model, q.Model) && fitsAny(r.Route, q.Route) && fitsAny(r.Tenant, q.Tenant) &&
+	return length &&
+		fitsAny(r.Pool, q.Pool) && fitsAny(r.Model, q.Model) && fitsAny(r.Route, q.Route) && fitsAny(r.Tenant, q.Tenant) &&
 		fitsAny(r.Tier, q.Tier) && fitsAny(r.Feature, q.Feature) && fitsAny(r.Region, q.Region) && fitsAny(r.Given, q.Class)
 }
 
@@ -105,7 +106,8 @@ func (c *ClassifyConfig) Check(report func(rule int, field string, value any, bo
 		case r.PromptMin < 0:
 			report(i, "prompt_min", r.PromptMin, "must not be negative", "leave it out for no bound")
 		case r.PromptMax < 0 || r.PromptMax > 0 && r.PromptMax < r.PromptMin:
-			report(i, "prompt_max", r.PromptMax, fmt.Sprintf("must be at least prompt_min %d, and not negative", r.PromptMin), "both are included; leave one out for no bound")
+			bound := fmt.Sprintf("must be at least prompt_min %d, and not negative", r.PromptMin)
+			report(i, "prompt_max", r.PromptMax, bound, "both are included; leave one out for no bound")
 		}
 	}
 }

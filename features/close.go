@@ -76,8 +76,11 @@ func (a *Aggregator) collect(m int64) {
 			}
 			w := c.window(at, m, covered, censored, settled)
 			if settled {
-				a.settle(p, c, at, w.Censored)
 				held.add(&w)
+				if at != nil && at.Pace.N > 0 && !censored && !a.censored(p, m+1) {
+					c.Expected.learnPace(&at.Pace)
+					p.Expected.learnPace(&at.Pace)
+				}
 			}
 			w.Nowcast = c.Nowcasts.of(a.Open - m)
 			a.windows = append(a.windows, w)
@@ -105,13 +108,6 @@ func (a *Aggregator) Unsettled() (out []Window) {
 	return out
 }
 
-// settle learns the pace of a minute that settles; at is nil without records.
-func (a *Aggregator) settle(p *pool, c *class, at *bucket, censored bool) {
-	if at != nil && at.Pace.N > 0 && !censored && !a.censored(p, a.oldest()+1) {
-		c.Expected.learnPace(&at.Pace)
-		p.Expected.learnPace(&at.Pace)
-	}
-}
 
 // window is the window of a class in a minute; at is nil without records.
 func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Window {

@@ -68,7 +68,6 @@ type forecastValues [forecastDimensions]float32
 // nowcasting is the scratch space of the pass over one class, reused for the next one.
 type nowcasting struct {
 	values  [][forecastDimensions]float64 // by age
-	records []float64                     // by age
 	shares  []float64                     // reported, by age
 	nothing Window                        // for minutes without records
 }
@@ -117,15 +116,10 @@ func (a *Aggregator) amended(p *pool) bool {
 }
 
 func (a *Aggregator) nowcastClass(p *pool, c *class) {
-	n, d := &a.nowcasting, c.Nowcasts
-	a.read(p, c, n)
-	oldest := int(a.Revise)
+	d, oldest := c.Nowcasts, int(a.Revise)
+	records, settled := a.read(p, c, &a.nowcasting)
 	if p.teaches(c, a.oldest()) {
-		d.count(n.records[oldest])
-	}
-	records := 0.0
-	for _, r := range n.records {
-		records += r
+		d.count(settled)
 	}
 	before, incomplete := len(d.Estimates), 0
 	d.Estimates = grown(d.Estimates, oldest+1)
@@ -183,17 +177,18 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (in
 // teaches reports whether the increments of a minute since the last Close show usual delays.
 func (p *pool) teaches(c *class, m int64) bool { return m > p.Lag.Gap && m >= c.Nowcasts.Since }
 
-// read reads the values of the open minutes of a class. A usually reported value is zero until reported.
-func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
+// read reads the values of the open minutes of a class. A usually reported value is zero until reported. It returns the
+// number of records of all, and of the minute that settles.
+func (a *Aggregator) read(p *pool, c *class, n *nowcasting) (records, settled float64) {
 	ages := int(a.Revise) + 1
-	n.values, n.records, n.shares = grown(n.values, ages), grown(n.records, ages), grown(n.shares, ages)
+	n.values, n.shares = grown(n.values, ages), grown(n.shares, ages)
 	for age := range ages {
 		m := a.Open - int64(age)
 		w := &n.nothing
 		if at := c.Buckets.find(m); at != nil {
 			w = &at.Window
 		}
-		n.records[age] = w.Records
+		records, settled = records+w.Records, w.Records // the last one settles
 		covered, censored := a.covered(p, m), a.censored(p, m)
 		for row := range Forecast {
 			v := math.NaN()
@@ -203,6 +198,7 @@ func (a *Aggregator) read(p *pool, c *class, n *nowcasting) {
 			n.values[age][row] = v
 		}
 	}
+	return records, settled
 }
 
 func grown[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }

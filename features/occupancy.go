@@ -93,18 +93,18 @@ func (a *Aggregator) generate(c *class, w *bucket, e *delta, l *life, timed bool
 		if e.finished != never && e.minute < a.oldest() {
 			w = c.bucket(min(max(e.finished.minute(), a.oldest()), a.end()-1))
 		}
-		w.generated(float64(e.output))
-		to.throughput(&w.Window, float64(e.output), 0)
+		to.generated(&w.Window, float64(e.output))
 		return
 	}
 	a.generateFrom(c, l, max(l.decodes(), a.oldest()), 0, to)
 }
 
 // generated adds output tokens. They make the output known, though no record of the minute may report it.
-func (w *Window) generated(tokens float64) {
+func (to demandKind) generated(w *Window, tokens float64) {
 	if tokens > 0 {
 		w.OutputTokens += tokens
 		w.Known |= ReportsOutput
+		to.throughput(w, tokens, 0)
 	}
 }
 
@@ -115,9 +115,7 @@ func (a *Aggregator) generateFrom(c *class, l *life, first int64, done float64, 
 	for m := first; m < a.end() && done < l.output; m++ {
 		x += seconds
 		next := l.generated(x)
-		w := c.bucket(m)
-		w.generated(next - done)
-		to.throughput(&w.Window, next-done, 0)
+		to.generated(&c.bucket(m).Window, next-done)
 		done = next
 	}
 }

@@ -210,7 +210,7 @@ type ProducerFault struct {
 	Producer string    `json:"source" cbor:"1,keyasint"`
 	Kind     FaultKind `json:"kind" cbor:"2,keyasint"`
 	Seconds  float64   `json:"clock_skew_seconds,omitempty" cbor:"3,keyasint,omitempty"` // minimum clock skew
-	Future   uint64    `json:"future_records,omitempty" cbor:"4,keyasint,omitempty"`     // records refused because they are too far in the future
+	Future   uint64    `json:"future_records,omitempty" cbor:"4,keyasint,omitempty"`     // records refused as too far in the future
 	Since    time.Time `json:"heard,omitzero" cbor:"5,keyasint"`                         // newest message, when silent
 }
 

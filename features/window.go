@@ -74,9 +74,10 @@ type Window struct {
 
 	KVKnown float64 `cbor:"16,keyasint,omitempty"` // records with a known KV occupancy
 
-	PromptTokens        float64 `cbor:"17,keyasint,omitempty"`
-	CachedTokens        float64 `cbor:"18,keyasint,omitempty"`
-	PromptOfCachedKnown float64 `cbor:"19,keyasint,omitempty"` // prompt tokens of the records that report cached ones: the denominator of the hit ratio
+	PromptTokens float64 `cbor:"17,keyasint,omitempty"`
+	CachedTokens float64 `cbor:"18,keyasint,omitempty"`
+	// PromptOfCachedKnown are the prompt tokens of the records that report cached ones: the denominator of the hit ratio.
+	PromptOfCachedKnown float64 `cbor:"19,keyasint,omitempty"`
 	// OutputTokens are the tokens generated in this minute by requests with known times, and all tokens of the other
 	// requests that arrived in it.
 	OutputTokens float64 `cbor:"20,keyasint,omitempty"`
