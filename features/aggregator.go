@@ -59,9 +59,6 @@ func New(cfg Config) *Aggregator {
 	}
 }
 
-// Counters are the counts since the Aggregator began, snapshots included.
-func (a *Aggregator) Counters() Counters { return a.Count }
-
 // AddReplica adds a report of one replica. The caller has checked that its pool is known and that its time is not in
 // the future.
 func (a *Aggregator) AddReplica(r *ingest.Replica) ReplicaLife {

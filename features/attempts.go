@@ -172,7 +172,6 @@ func (s *queuePressure) wait() (mean float32, ok bool) {
 	return s.Waited / max(s.Started, 1), s.Started >= minWaits
 }
 
-
 // grows reports that attempts were turned away, or that the queue or the time in it grew since the minute before.
 func (s *queuePressure) grows(before *queuePressure) bool {
 	old, oldOK := before.wait()

@@ -108,7 +108,6 @@ func (a *Aggregator) Unsettled() (out []Window) {
 	return out
 }
 
-
 // window is the window of a class in a minute; at is nil without records.
 func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Window {
 	var w Window

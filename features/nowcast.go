@@ -62,9 +62,6 @@ func (d *Dimension) Now(w *Window) (e Estimate, ok bool) {
 	return Complete(value), ok
 }
 
-// forecastValues has a value for each of Forecast.
-type forecastValues [forecastDimensions]float32
-
 // nowcasting is the scratch space of the pass over one class, reused for the next one.
 type nowcasting struct {
 	values  [][forecastDimensions]float64 // by age
@@ -212,7 +209,7 @@ type nowcasts struct {
 	Rows    [forecastDimensions]reporting `cbor:"4,keyasint"`
 
 	// Of the minutes that were open at the last Close, by age:
-	Last []forecastValues `cbor:"5,keyasint"` // NaN when unknown
+	Last [][forecastDimensions]float32 `cbor:"5,keyasint"` // NaN when unknown
 	// Estimates of the last Close, by age, up to the oldest minute that was incomplete.
 	Estimates [][forecastDimensions]Estimate `cbor:"8,keyasint,omitempty"`
 	// Moved is from which age on no estimate has changed since the Close before.
@@ -226,7 +223,7 @@ const (
 )
 
 func newNowcasts(revise, since int64) *nowcasts {
-	d := &nowcasts{Since: since, Last: make([]forecastValues, revise+1)}
+	d := &nowcasts{Since: since, Last: make([][forecastDimensions]float32, revise+1)}
 	for i := range d.Rows {
 		d.Rows[i].Hazards = make(hazards, revise)
 	}

@@ -141,7 +141,7 @@ func TestContradictoryTimes(t *testing.T) {
 		changed(request("first token after the end", 12), times(12, 40, 20)),
 		changed(request("starts before it arrives", 13), times(3, 14, 23)))
 	w, _ := a.Close(at(60))
-	if got := a.Counters().BadTimes; got != 2 {
+	if got := a.Count.BadTimes; got != 2 {
 		t.Errorf("BadTimes = %d, want 2", got)
 	}
 	if got, want := w[0].KVTokenSeconds, 100*8+100*10+20*9/2.0; math.Abs(got-want) > 1e-9 {

@@ -1,7 +1,6 @@
 package features
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -104,11 +103,6 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (before ingest.Replica, life
 	}
 	life.Started = known.start(r)
 	return before, life, true
-}
-
-// forget drops the replicas without a report since t.
-func (f *fleet) forget(t time.Time) {
-	maps.DeleteFunc(f.Replicas, func(_ string, r *replica) bool { return r.Last.At.Before(t) })
 }
 
 // state summarizes the replicas that reported within ttl before at. It resets the count of preemptions.

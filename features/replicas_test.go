@@ -128,7 +128,7 @@ func TestMaxReplicas(t *testing.T) {
 	if s := stateAt(t, a, 60); s.Ready != maxReplicas-1 || s.Draining != 1 {
 		t.Errorf("%d ready and %d draining, want %d and 1", s.Ready, s.Draining, maxReplicas-1)
 	}
-	if got := a.Counters().ReplicasRefused; got != 3 {
+	if got := a.Count.ReplicasRefused; got != 3 {
 		t.Errorf("ReplicasRefused = %d, want 3", got)
 	}
 }

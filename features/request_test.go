@@ -151,7 +151,7 @@ func TestMaxClasses(t *testing.T) {
 	if diff := cmp.Diff(map[string]float64{"c0": 1, "c1": 1, "c2": 2, "c3": 1, OverflowClass: 7}, got); diff != "" {
 		t.Errorf("requests by class (-want +got):\n%s", diff)
 	}
-	if n := a.Counters().OverflowRecords; n != 7 {
+	if n := a.Count.OverflowRecords; n != 7 {
 		t.Errorf("OverflowRecords = %d, want 7", n)
 	}
 }

@@ -3,6 +3,7 @@ package features
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -235,8 +236,9 @@ func (a *Aggregator) restore(next func(part any) error) error {
 // age fades accounts, and evicts silent replicas and classes.
 func (a *Aggregator) age() {
 	forgotten := max(minutes(a.cfg.ClassTTL), a.Revise+a.ahead)
+	silent := startOf(a.Open).Add(-a.cfg.ReplicaTTL)
 	for _, p := range a.pools {
-		p.Fleet.forget(startOf(a.Open).Add(-a.cfg.ReplicaTTL))
+		maps.DeleteFunc(p.Fleet.Replicas, func(_ string, r *replica) bool { return r.Last.At.Before(silent) })
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
 			if c.Last+forgotten >= a.Open {
 				c.Accounts.fade()

@@ -6,10 +6,8 @@ import (
 	"strings"
 )
 
-// The subjects of Forewarm, all below a prefix ("forewarm" unless configured). Names of pools, classes and replicas are
-// escaped so that each is one token of a NATS subject, and can be read back.
-
-// The subjects below the prefix, with the names that follow.
+// The subjects of Forewarm below its prefix ("forewarm" unless configured), with the names that follow. Names are
+// escaped, so that each is one token of a NATS subject and can be read back.
 const (
 	RequestSubject    = "telemetry.request"   // requests and sums: pool, class (may be empty)
 	ReplicaSubject    = "telemetry.replica"   // states of replicas: pool, replica

@@ -82,19 +82,14 @@ func (t *TopK) Add(name string, weight float64) {
 		t.Counts, t.tags = append(t.Counts, Count{name, t.Floor + weight, t.Floor}), append(t.tags, tag)
 		return
 	}
-	last := t.lightest()
-	t.Floor = t.Counts[last].Weight
-	t.Counts[last], t.tags[last] = Count{name, t.Floor + weight, t.Floor}, tag
-}
-
-// lightest is the position of the counter that is last by order.
-func (t *TopK) lightest() (pos int) {
+	last := 0 // by order
 	for i := range t.Counts {
-		if order(t.Counts[i], t.Counts[pos]) > 0 {
-			pos = i
+		if order(t.Counts[i], t.Counts[last]) > 0 {
+			last = i
 		}
 	}
-	return pos
+	t.Floor = t.Counts[last].Weight
+	t.Counts[last], t.tags[last] = Count{name, t.Floor + weight, t.Floor}, tag
 }
 
 // Scale multiplies all weights by a factor in 0..1, to fade old ones. The bounds hold for the scaled weights. Names

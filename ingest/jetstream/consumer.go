@@ -16,6 +16,8 @@ import (
 // Consumer delivers the telemetry stream in order: each message once, decoded, through reconnects and restarts of the
 // server. It acknowledges nothing: the snapshot has the position. The server forgets its consumer after orphanAge.
 type Consumer struct {
+	Lost atomic.Uint64 // messages that were gone from the stream before they could be read
+
 	js     jetstream.JetStream
 	cfg    Config
 	stream string
@@ -27,8 +29,8 @@ type Consumer struct {
 	decoder codec.Decoder
 	warned  bool // that the stream keeps prompts
 
-	handled, last, lost atomic.Uint64 // sequences, and a count
-	opened              atomic.Bool
+	handled, last atomic.Uint64 // sequences
+	opened        atomic.Bool
 
 	injected chan ingest.Batch
 }
@@ -110,14 +112,11 @@ func (c *Consumer) Pending() (messages uint64, ok bool) {
 	return max(last, handled) - handled, ok
 }
 
-// Lost counts the messages that were gone from the stream before they could be read.
-func (c *Consumer) Lost() uint64 { return c.lost.Load() }
-
 // gap counts and logs that the stream continues at got instead of c.next.
 func (c *Consumer) gap(got uint64) {
 	want := c.next
 	if got > want {
-		c.lost.Add(got - want)
+		c.Lost.Add(got - want)
 	} else {
 		c.last.Store(got - 1)
 		c.handled.Store(got - 1)

@@ -181,8 +181,8 @@ func TestConsumerReportsGaps(t *testing.T) {
 		for _, entry := range seen.All() {
 			gaps = append(gaps, fmt.Sprintf("%d-%d", entry.ContextMap()["want"], entry.ContextMap()["got"]))
 		}
-		if d := cmp.Diff(want.gaps, gaps) + cmp.Diff(want.got, got); d != "" || consumer.Lost() != want.lost {
-			t.Errorf("from %d: lost %d, want %d; %s", startSequence, consumer.Lost(), want.lost, d)
+		if d := cmp.Diff(want.gaps, gaps) + cmp.Diff(want.got, got); d != "" || consumer.Lost.Load() != want.lost {
+			t.Errorf("from %d: lost %d, want %d; %s", startSequence, consumer.Lost.Load(), want.lost, d)
 		}
 	}
 }

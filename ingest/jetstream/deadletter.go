@@ -22,9 +22,10 @@ const maxLetters = 1024
 // DeadLetter publishes refused telemetry, for people to look at. It is best effort: the connection buffers letters, and
 // drops them when it is away for long.
 type DeadLetter struct {
+	Dropped atomic.Uint64 // letters that were lost: there were too many, or the connection refused them
+
 	conn    *nats.Conn
 	subject string
-	dropped atomic.Uint64
 }
 
 // NewDeadLetter publishes to the dead-letter subject below prefix.
@@ -48,10 +49,7 @@ func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
 			m.Header.Set(HeaderSequence, strconv.FormatUint(sequence, 10))
 		}
 		if letters++; letters > maxLetters || d.conn.PublishMsg(m) != nil {
-			d.dropped.Add(1)
+			d.Dropped.Add(1)
 		}
 	}
 }
-
-// Dropped counts the letters that were lost, because there were too many or the connection refused them.
-func (d *DeadLetter) Dropped() uint64 { return d.dropped.Load() }

@@ -27,8 +27,8 @@ func TestDeadLetter(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	if n, _, err := letters.Pending(); n != 0 || err != nil || d.Dropped() != 0 {
-		t.Errorf("%d more messages, %d dropped, %v", n, d.Dropped(), err)
+	if n, _, err := letters.Pending(); n != 0 || err != nil || d.Dropped.Load() != 0 {
+		t.Errorf("%d more messages, %d dropped, %v", n, d.Dropped.Load(), err)
 	}
 }
 
@@ -50,12 +50,12 @@ func TestDeadLettersAreBounded(t *testing.T) {
 	for i := range 10 {
 		refused[i].Reason = ingest.ReasonDuplicate
 	}
-	if d.Send(1, refused); d.Dropped() != 5 {
-		t.Errorf("dropped %d, want 5", d.Dropped())
+	if d.Send(1, refused); d.Dropped.Load() != 5 {
+		t.Errorf("dropped %d, want 5", d.Dropped.Load())
 	}
 	js.Conn().Close()
 	d.Send(2, make([]ingest.Refusal, 1))
-	if d.Dropped() != 6 {
-		t.Errorf("without a connection: dropped %d, want 6", d.Dropped())
+	if d.Dropped.Load() != 6 {
+		t.Errorf("without a connection: dropped %d, want 6", d.Dropped.Load())
 	}
 }

@@ -32,7 +32,7 @@ type Relay struct {
 	Ignored func(int)                                  // receives how many records carry no demand
 	Log     *zap.Logger
 
-	lost atomic.Uint64 // messages
+	Lost atomic.Uint64 // messages that were dropped: too many waited, or the stream took nothing at the end
 }
 
 const (
@@ -40,9 +40,6 @@ const (
 	relayBytes  = 64 << 20        // bytes of a source that wait
 	relayGrace  = 5 * time.Second // for what waits when the daemon stops
 )
-
-// Lost counts the messages that were dropped because too many waited, or because the stream took nothing at the end.
-func (r *Relay) Lost() uint64 { return r.lost.Load() }
 
 // Run relays until ctx ends, and then for relayGrace at most what came until then. Refused, Ignored and Store are called
 // by many goroutines at once.
@@ -67,7 +64,7 @@ func (r *Relay) relay(ctx context.Context, from Source) error {
 	dropped := 0
 	sub, err := r.Conn.QueueSubscribe(from.Subject, r.Stream, func(m *nats.Msg) {
 		if all, _ := m.Sub.Dropped(); all > dropped {
-			r.lost.Add(uint64(all - dropped))
+			r.Lost.Add(uint64(all - dropped))
 			dropped = all
 			r.Log.Warn("a source sends more than can be stored: messages are dropped",
 				zap.String("subject", from.Subject), zap.Int("dropped", all))
@@ -105,7 +102,7 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 		}
 		r.Log.Debug("records of a source are not stored", zap.Error(err))
 		if !sleep.For(ctx, retryWait) {
-			r.lost.Add(1)
+			r.Lost.Add(1)
 			return
 		}
 	}

@@ -157,8 +157,8 @@ func TestRelayIsBounded(t *testing.T) {
 		}
 	}()
 	close(hold)
-	testenv.Await(t, "messages to be lost", func() bool { return r.Lost() > 0 })
-	if n := r.Lost(); n < 10 || n > 20 {
+	testenv.Await(t, "messages to be lost", func() bool { return r.Lost.Load() > 0 })
+	if n := r.Lost.Load(); n < 10 || n > 20 {
 		t.Errorf("%d of %d messages are lost, want 10 to 20", n, sent)
 	}
 }
@@ -191,7 +191,7 @@ func TestRelayEndsInAnOutage(t *testing.T) {
 	}
 	<-storing
 	stop()
-	if n := r.Lost(); n != 1 {
+	if n := r.Lost.Load(); n != 1 {
 		t.Errorf("%d messages are lost, want 1", n)
 	}
 }

@@ -83,7 +83,7 @@ func TestServerReopens(t *testing.T) {
 	if !errors.Is(err, errEnough) {
 		t.Fatal(err)
 	}
-	if n := consumer.Lost(); n != 0 {
+	if n := consumer.Lost.Load(); n != 0 {
 		t.Errorf("lost %d", n)
 	}
 	if ids := storedIDs(t, stream); len(ids) != messages {

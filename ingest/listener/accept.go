@@ -3,7 +3,6 @@ package listener
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/forewarm/forewarm/ingest"
@@ -19,13 +18,10 @@ type outcome struct {
 // accept decodes body and stores what it carries. Refusals are reported when the rest is stored, so that a request
 // which is sent again reports them once.
 func (l *Listener) accept(ctx context.Context, m codec.Meta, body []byte) (outcome, error) {
-	b := batches.Get().(*ingest.Batch)
-	defer batches.Put(b)
-	b.Reset()
 	limits := ingest.DefaultLimits()
 	limits.MessageBytes = l.cfg.HTTP.MaxBytes
 	m.Kind = codec.KindRequest
-	b.ReceivedAt = time.Now().UTC() // the end of requests without a time
+	b := &ingest.Batch{ReceivedAt: time.Now().UTC()} // the end of requests without a time
 	codec.Decode(m, body, limits, b)
 	for i := range b.Histories {
 		b.Refused = append(b.Refused, ingest.Refusal{
@@ -91,5 +87,3 @@ func (o *outcome) complaint() string {
 	}
 	return fmt.Sprintf("%d refused, one as %s: %s", o.refused, o.first.Reason, o.first.Detail)
 }
-
-var batches = sync.Pool{New: func() any { return new(ingest.Batch) }}

@@ -39,11 +39,8 @@ type Scraper struct {
 	began   time.Time
 }
 
-// New checks c and reads the files that it names; errors name the key to correct.
+// New reads the files that c names; errors name the key to correct.
 func New(c Config, deps Deps) (*Scraper, error) {
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
 	s := &Scraper{cfg: c, deps: deps}
 	if deps.Lookup == nil {
 		s.deps.Lookup = net.DefaultResolver.LookupHost

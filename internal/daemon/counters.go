@@ -21,8 +21,8 @@ func (d *Daemon) flag(name, help string, f func() bool) {
 
 func (d *Daemon) exportCounters() {
 	count := d.exporter.Counter
-	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", func() uint64 { return d.consumer.Lost() + d.relay.Lost() })
-	count("forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped)
+	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", func() uint64 { return d.consumer.Lost.Load() + d.relay.Lost.Load() })
+	count("forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped.Load)
 	count("forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) })
 	count("forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign)
 	omissions := func() pipeline.Omissions { return locked(d, &d.omissions) }

@@ -102,7 +102,7 @@ func (d *Daemon) isTicking(now time.Time) bool {
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
 	v = alerting.Vitals{
-		Records: d.exporter.Records.Get(), Lost: d.consumer.Lost() + d.relay.Lost(), Diverged: d.decisions.Counters().Divergent,
+		Records: d.exporter.Records.Get(), Lost: d.consumer.Lost.Load() + d.relay.Lost.Load(), Diverged: d.decisions.Counters().Divergent,
 		Refused: map[string]uint64{},
 	}
 	for _, reason := range ingest.Reasons {
@@ -117,7 +117,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		"records are of producers beyond those that can be followed: their clocks are not watched":                           o.ProducersRefused,
 		"messages left the stream before they were read: the stream is too small, or the daemon was away":                    v.Lost,
 		"samples are not in the history: raise storage.max_series, which is reached":                                         d.store.Counters().Capped,
-		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    d.deadLetter.Dropped(),
+		"refused records could not be put on the dead-letter subject: the log and this page say why records were refused":    d.deadLetter.Dropped.Load(),
 		allIgnored: d.exporter.Ignored.Get(),
 	}
 	for code, requests := range d.intake.Requests {
