@@ -99,7 +99,13 @@ func (p *pool) tried(s *queuePressure, e *delta) {
 	if !e.ends {
 		return
 	}
-	s.end(e)
+	switch {
+	case !e.neverServed() && e.arrived != never && e.started != never:
+		s.Waited += float32(e.arrived.secondsTo(max(e.arrived, e.started)))
+		s.Started++
+	case e.neverServed() && e.how != failed: // a failure is no evidence of a queue
+		s.Turned++
+	}
 	if e.how == completed {
 		return
 	}
@@ -152,19 +158,6 @@ type queuePressure struct {
 	Failed      float32 `cbor:"7,keyasint,omitempty"` // see Attempts
 	FailedCalls float32 `cbor:"8,keyasint,omitempty"`
 	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
-}
-
-func (s *queuePressure) end(e *delta) {
-	if e.neverServed() {
-		if e.how != failed { // a failure is no evidence of a queue
-			s.Turned++
-		}
-		return
-	}
-	if e.arrived != never && e.started != never {
-		s.Waited += float32(e.arrived.secondsTo(max(e.arrived, e.started)))
-		s.Started++
-	}
 }
 
 // wait is the mean time in the queue in seconds; ok is false for too few attempts.

@@ -114,7 +114,8 @@ func (c *class) window(at *bucket, m int64, covered, censored, settled bool) Win
 	if at != nil {
 		w = at.Window
 	}
-	w.Key, w.Start, w.Covered, w.Censored, w.Settled = c.key(), startOf(m), covered, censored, settled
+	w.Key, w.Start = Key{Pool: c.pool.Name, Class: c.Name}, startOf(m)
+	w.Covered, w.Censored, w.Settled = covered, censored, settled
 	w.Reports = c.Reports
 	w.Tenants, w.Features = c.rankings[byTenant], c.rankings[byFeature]
 	return w

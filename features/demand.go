@@ -176,20 +176,6 @@ func (e *delta) waited(c *class) time.Duration {
 	return time.Duration(e.first-e.arrived) - time.Duration(min(e.uncached()/prefill, maxLife.Seconds())*float64(second))
 }
 
-func (e *delta) demandKind(c *class) demandKind {
-	switch {
-	case !e.call:
-		return retried
-	case e.prompt < 0:
-		return served
-	case e.how != completed:
-		return unserved
-	case e.output >= 0 && e.waited(c) >= minQueueDelay:
-		return delayed
-	}
-	return served
-}
-
 // callDemand is the occupancy and output of a call that is served at once and to its end.
 type callDemand struct {
 	life
@@ -199,16 +185,28 @@ type callDemand struct {
 	scale float64
 }
 
-// demand is the demand of an unserved or delayed call: what it would hold and generate if served from its arrival to
-// its end at the class's speed without a queue. A delayed call has its own lengths. An unserved one has expected
-// lengths: cached tokens from the class's share, output from the tokens generated so far, at most its limit. ok is
-// false when the output cannot be estimated.
-func (e *delta) demand(c *class, to demandKind) (d callDemand, ok bool) {
+// demand is the kind of an attempt, and the demand of an unserved or delayed call: what it would hold and generate if
+// served from its arrival to its end at the class's speed without a queue. A delayed call has its own lengths. An
+// unserved one has expected lengths: cached tokens from the class's share, output from the tokens generated so far, at
+// most its limit. It counts as served when its output cannot be estimated.
+func (e *delta) demand(c *class) (kind demandKind, d callDemand) {
+	switch {
+	case !e.call:
+		return retried, d
+	case e.prompt < 0:
+		return served, d
+	case e.how != completed:
+		kind = unserved
+	case e.output >= 0 && e.waited(c) >= minQueueDelay:
+		kind = delayed
+	default:
+		return served, d
+	}
 	prompt, output := float64(e.prompt), float64(e.output)
 	todo := e.uncached()
 	prefill, itl := c.speed()
 	d.scale = 1
-	if to == unserved {
+	if kind == unserved {
 		if e.cached < 0 || e.neverServed() {
 			if share := c.Expected.Cached.with(c.pool.Expected.Cached.of()); share > 0 {
 				d.cached = share * prompt
@@ -223,7 +221,10 @@ func (e *delta) demand(c *class, to demandKind) (d callDemand, ok bool) {
 	}
 	d.life = life{start: e.event, prompt: prompt, output: output, first: todo / prefill, rate: 1 / itl}
 	d.end = d.first + itl*output
-	return d, !math.IsNaN(output)
+	if math.IsNaN(output) {
+		kind = served
+	}
+	return kind, d
 }
 
 // fullOutput is the expected full output of a call that did not finish, in tokens. Output lengths are taken as

@@ -143,27 +143,19 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 		w.PromptWasted += e.uncached()
 		w.OutputWasted += float64(max(e.output, 0))
 	}
-	var demand callDemand
-	to := e.demandKind(c)
-	if to == unserved || to == delayed {
-		var ok bool
-		if demand, ok = e.demand(c, to); !ok {
-			to = served
-		}
-	}
+	to, demand := e.demand(c)
 	if !e.neverServed() {
 		tokens = a.serve(c, w, e, to)
 	} else if l, timed := e.life(c.pool.service); timed && e.reached(c.pool.service) {
 		a.occupy(c, &l, to)
 	}
-	switch to {
-	case unserved:
+	if to == unserved {
 		c.Reports |= ReportsOutput | ReportsKV
 		if !e.caches && e.minute >= a.oldest() { // the prompt is in its minute without cached tokens
 			w.CachedUnserved += demand.cached
 		}
-		a.spread(c, &demand, to)
-	case delayed:
+	}
+	if to == unserved || to == delayed {
 		a.spread(c, &demand, to)
 	}
 	return tokens

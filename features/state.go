@@ -63,8 +63,6 @@ func (c *class) reports(w *bucket, what Reports) {
 	w.Known |= what
 }
 
-func (c *class) key() Key { return Key{Pool: c.pool.Name, Class: c.Name} }
-
 // bucket is the accumulating window of one minute.
 type bucket struct {
 	Window `cbor:"1,keyasint"`
