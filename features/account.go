@@ -64,12 +64,6 @@ func (all *accounts) add(names *[accountKinds]string, tokens float64) {
 	}
 }
 
-func (all *accounts) fade() {
-	for kind := range all {
-		all[kind].Scale(fade)
-	}
-}
-
 // rankings are nil where no name has weight.
 func (all *accounts) rankings() (out [accountKinds]*Ranking) {
 	for kind := range all {

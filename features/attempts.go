@@ -64,10 +64,10 @@ func (a *Aggregator) attempts(p *pool) []Attempts {
 			row.Retries += float32(at.Retries)
 			prompts += at.PromptTokens
 			for d := range Forecast {
-				p := Forecast[d].parts(&at.Window)
-				row.Calls[d] += float32(p.calls / seconds)
-				row.Again[d] += float32(p.again / seconds)
-				row.Unserved[d] += float32(p.unserved / seconds)
+				sums := Forecast[d].parts(&at.Window)
+				row.Calls[d] += float32(sums.calls / seconds)
+				row.Again[d] += float32(sums.again / seconds)
+				row.Unserved[d] += float32(sums.unserved / seconds)
 			}
 		}
 		if prompts > 0 { // an engine would compute the uncached share of the unseen prompts
@@ -155,7 +155,7 @@ type queuePressure struct {
 	Waiting  float32 `cbor:"5,keyasint,omitempty"`
 	Reported bool    `cbor:"6,keyasint,omitempty"` // Waiting is known
 
-	Failed      float32 `cbor:"7,keyasint,omitempty"` // see Attempts
+	Failed      float32 `cbor:"7,keyasint,omitempty"` // this and the next as in Attempts
 	FailedCalls float32 `cbor:"8,keyasint,omitempty"`
 	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
 }

@@ -67,8 +67,8 @@ func (a *Aggregator) collect(m int64) {
 		var held heldMinute
 		for _, c := range p.classes {
 			at := c.Buckets.find(m)
-			due := due || c.Nowcasts.moved(a.Open-m)
-			if at == nil && !(due && c.Born <= m) || at != nil && !due && !at.Dirty {
+			changed := c.Nowcasts.moved(a.Open-m) || at != nil && at.Dirty
+			if !due && !changed || at == nil && c.Born > m {
 				continue
 			}
 			if at != nil {

@@ -193,23 +193,16 @@ func (a *Aggregator) Parts(put func(part any) error) error {
 // stay until they are silent.
 func Restore(cfg Config, next func(part any) error) (*Aggregator, error) {
 	a := New(cfg)
-	if err := a.restore(next); err != nil {
-		return nil, fmt.Errorf("restore aggregator: %w", err)
-	}
-	return a, nil
-}
-
-func (a *Aggregator) restore(next func(part any) error) error {
 	revise := a.Revise
 	if err := next(&a.state); err != nil {
-		return err
+		return nil, fmt.Errorf("restore aggregator: %w", err)
 	}
 	same := a.Revise == revise
 	a.Revise = revise
 	for range a.Pools {
 		p := &pool{}
 		if err := next(p); err != nil {
-			return err
+			return nil, fmt.Errorf("restore aggregator: %w", err)
 		}
 		p.Coverage.keep(a.oldest(), a.end())
 		if !same {
@@ -219,7 +212,7 @@ func (a *Aggregator) restore(next func(part any) error) error {
 		for range p.Classes {
 			c := &class{}
 			if err := next(c); err != nil {
-				return fmt.Errorf("pool %q: %w", p.Name, err)
+				return nil, fmt.Errorf("restore aggregator: pool %q: %w", p.Name, err)
 			}
 			c.Buckets.keep(a.oldest(), a.end())
 			if !same {
@@ -228,7 +221,7 @@ func (a *Aggregator) restore(next func(part any) error) error {
 			a.addClass(p, c)
 		}
 	}
-	return nil
+	return a, nil
 }
 
 // age fades accounts, and evicts silent replicas and classes.
@@ -239,7 +232,9 @@ func (a *Aggregator) age() {
 		maps.DeleteFunc(p.Fleet.Replicas, func(_ string, r *replica) bool { return r.Last.At.Before(silent) })
 		p.classes = slices.DeleteFunc(p.classes, func(c *class) bool {
 			if c.Last+forgotten >= a.Open {
-				c.Accounts.fade()
+				for kind := range c.Accounts {
+					c.Accounts[kind].Scale(fade)
+				}
 				return false
 			}
 			delete(p.byName, c.Name)

@@ -15,9 +15,10 @@ import (
 // 5·10⁻¹⁴ for a million. An entry takes 18 to 38 bytes. The first generation is allocated at once, so that no record
 // waits while it grows; from the third on they reuse memory. O(length of the id) a call.
 type Deduper struct {
+	Forgotten uint64 // records that were dropped to stay within the capacity
+
 	half              int
 	current, previous map[uint64]struct{}
-	forgotten         uint64
 	key               []byte
 }
 
@@ -40,7 +41,7 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 		return true
 	}
 	if len(d.current) == d.half {
-		d.forgotten += uint64(len(d.previous))
+		d.Forgotten += uint64(len(d.previous))
 		d.previous, d.current = d.current, d.previous
 		clear(d.current)
 	}
@@ -70,9 +71,6 @@ func (d *Deduper) hash(pool, id string, attempt int, phase Phase) uint64 {
 	return max(1, xxhash.Sum64(d.key))
 }
 
-// Forgotten counts the records that were dropped to stay within the capacity.
-func (d *Deduper) Forgotten() uint64 { return d.forgotten }
-
 // DeduperState is the saved state of a Deduper. Both generations are sorted, so that equal sets have equal bytes.
 type DeduperState struct {
 	Half              int
@@ -86,14 +84,14 @@ func (d *Deduper) State() DeduperState {
 		Half:      d.half,
 		Current:   slices.Sorted(maps.Keys(d.current)),
 		Previous:  slices.Sorted(maps.Keys(d.previous)),
-		Forgotten: d.forgotten,
+		Forgotten: d.Forgotten,
 	}
 }
 
 // RestoreDeduper makes a Deduper from its state.
 func RestoreDeduper(s DeduperState) *Deduper {
 	d := NewDeduper(2)
-	d.half, d.forgotten = max(1, s.Half), s.Forgotten
+	d.half, d.Forgotten = max(1, s.Half), s.Forgotten
 	for _, h := range s.Current {
 		d.current[h] = struct{}{}
 	}

@@ -44,8 +44,8 @@ func TestDeduperForgetsTheOldestHalf(t *testing.T) {
 			t.Fatalf("%d: remembers %d, more than %d", i, (len(d.current) + len(d.previous)), capacity)
 		}
 	}
-	if d.Forgotten()+uint64((len(d.current)+len(d.previous))) != 1000 {
-		t.Errorf("forgot %d and remembers %d of 1000", d.Forgotten(), (len(d.current) + len(d.previous)))
+	if d.Forgotten+uint64((len(d.current)+len(d.previous))) != 1000 {
+		t.Errorf("forgot %d and remembers %d of 1000", d.Forgotten, (len(d.current) + len(d.previous)))
 	}
 	for i := 1000 - capacity/2; i < 1000; i++ {
 		if !seen(i) {
@@ -87,8 +87,8 @@ func TestDeduperAllocatesNothingWhenFull(t *testing.T) {
 		for _, id := range ids {
 			d.Seen("p", id, 1, PhaseFinished)
 		}
-	}); n > 0 || d.Forgotten() == 0 {
-		t.Errorf("%g allocations for %d records, %d forgotten", n, len(ids), d.Forgotten())
+	}); n > 0 || d.Forgotten == 0 {
+		t.Errorf("%g allocations for %d records, %d forgotten", n, len(ids), d.Forgotten)
 	}
 }
 

@@ -523,7 +523,7 @@ type Omissions struct {
 // Omissions since the first start.
 func (p *Pipeline) Omissions() Omissions {
 	return Omissions{
-		Features: p.aggregator.Count, IDsForgotten: p.dedup.Forgotten(), ConditionsDropped: p.state.Alerts.Dropped,
+		Features: p.aggregator.Count, IDsForgotten: p.dedup.Forgotten, ConditionsDropped: p.state.Alerts.Dropped,
 		ProducersRefused: p.state.Producers.Refused,
 	}
 }

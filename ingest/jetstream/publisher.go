@@ -19,8 +19,8 @@ const (
 	maxAttempts  = 5                      // for one message, on a server that answers
 )
 
-// Publisher stores messages in order, through restarts of the server. One that was not acknowledged is sent again. The
-// server drops it if it was stored within the stream's duplicate window. Not safe for concurrent use.
+// Publisher stores the messages of one goroutine in order, through restarts of the server. One that was not acknowledged
+// is sent again. The server drops it if it was stored within the stream's duplicate window.
 type Publisher struct {
 	js jetstream.JetStream
 }

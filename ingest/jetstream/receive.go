@@ -188,12 +188,6 @@ func (c *Consumer) decode(m jetstream.Msg, meta *jetstream.MsgMetadata, b *inges
 	c.decoder.Decode(about, m.Data(), ingest.DefaultLimits(), b)
 }
 
-// The headers that say how a message is encoded.
-const (
-	headerContentType     = "Content-Type"
-	headerContentEncoding = "Content-Encoding"
-)
-
 // addHeaders adds what the headers of a message say about it. Producers write their names in any case.
 func addHeaders(about *codec.Meta, h nats.Header) {
 	for key, values := range h {
@@ -201,9 +195,9 @@ func addHeaders(about *codec.Meta, h nats.Header) {
 			continue
 		}
 		switch textproto.CanonicalMIMEHeaderKey(key) {
-		case headerContentType:
+		case "Content-Type":
 			about.ContentType = values[0]
-		case headerContentEncoding:
+		case "Content-Encoding":
 			about.Encoding = strings.Join(values, ", ")
 		case codec.HeaderSource:
 			about.Source = values[0]

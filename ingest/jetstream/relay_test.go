@@ -83,7 +83,7 @@ func TestRelayStoresNoPrompt(t *testing.T) {
 		if bytes.Contains(m.Data, []byte("planted")) {
 			t.Errorf("stored %q", m.Data)
 		}
-		codec.Decode(codec.Meta{ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &got)
+		codec.Decode(codec.Meta{ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &got)
 	}
 	slices.SortFunc(got.Requests, func(a, b ingest.Request) int { return strings.Compare(a.ID, b.ID) })
 	if len(got.Requests) != 2 || got.Requests[0].ID != "a" || got.Requests[1].ID != "c" || got.Requests[1].Pool != "p" || got.Requests[1].Class != "c" {

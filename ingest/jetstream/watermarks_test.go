@@ -34,7 +34,7 @@ func record(t *testing.T, offset, lateness, d time.Duration, outage func(since t
 				return errors.New("no server")
 			}
 			var b ingest.Batch
-			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &b)
 			if b.Watermark == nil || b.Watermark.Pool != "" {
 				t.Fatalf("%x: %+v", m.Data, b)
 			}
@@ -91,7 +91,7 @@ func TestTickerClockIsSet(t *testing.T) {
 		ticker.Sync(time.Now().Add(ahead))
 		ticker.publish = func(_ context.Context, m *nats.Msg, _ string) error {
 			var b ingest.Batch
-			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get(headerContentType)}, m.Data, ingest.DefaultLimits(), &b)
+			codec.Decode(codec.Meta{Kind: codec.KindWatermark, ContentType: m.Header.Get("Content-Type")}, m.Data, ingest.DefaultLimits(), &b)
 			got = append(got, fmt.Sprintf("%s at %s", b.Watermark.At.Sub(midnight.UTC()), time.Since(midnight).Truncate(time.Second)))
 			return nil
 		}

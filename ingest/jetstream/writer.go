@@ -70,7 +70,7 @@ func (w *StreamWriter) publish(ctx context.Context, b *ingest.Batch) error {
 func message(subject string, b *ingest.Batch) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = codec.AppendProtobuf(nil, b)
-	m.Header.Set(headerContentType, codec.ContentTypeProtobuf)
+	m.Header.Set("Content-Type", codec.ContentTypeProtobuf)
 	if b.Source != "" {
 		m.Header.Set(codec.HeaderSource, b.Source)
 	}

@@ -40,7 +40,7 @@ func TestStreamWriterKeepsOrder(t *testing.T) {
 			t.Errorf("message %d has %d bytes, headers %v", sequence, len(m.Data), m.Header)
 		}
 		about, _ := codec.ParseSubject(c.Prefix, m.Subject)
-		about.ContentType, about.Source = m.Header.Get(headerContentType), m.Header.Get(codec.HeaderSource)
+		about.ContentType, about.Source = m.Header.Get("Content-Type"), m.Header.Get(codec.HeaderSource)
 		codec.Decode(about, m.Data, ingest.DefaultLimits(), &got)
 	}
 	if info.State.LastSeq < 2 {

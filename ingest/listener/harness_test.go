@@ -77,7 +77,8 @@ func run(t testing.TB, c Config, deps Deps, limits timeouts) *Listener {
 	if deps.Serves == nil {
 		deps.Serves = func(string) bool { return true }
 	}
-	l := must(open(c, deps, limits))
+	l := must(New(c, deps))
+	l.timeouts = limits
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()

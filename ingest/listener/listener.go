@@ -75,15 +75,13 @@ type Listener struct {
 }
 
 // New reads the files that c names and opens its address, if there is one; Run serves on it. Errors name the key.
-func New(c Config, deps Deps) (*Listener, error) { return open(c, deps, usualTimeouts) }
-
-func open(c Config, deps Deps, t timeouts) (*Listener, error) {
+func New(c Config, deps Deps) (*Listener, error) {
 	e := &c.HTTP
 	l := &Listener{
 		Requests: map[string]*atomic.Uint64{},
 		deps:     deps,
 		cfg:      c,
-		timeouts: t,
+		timeouts: usualTimeouts,
 		outage:   rate.Sometimes{Interval: 10 * time.Second},
 		rate:     rate.NewLimiter(rate.Limit(e.RequestsPerS), max(1, int(e.RequestsPerS))),
 		slots:    semaphore.NewWeighted(int64(e.Concurrent)),

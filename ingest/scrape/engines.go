@@ -198,10 +198,7 @@ func readDynamo(r rank, to *ingest.Replica) {
 // (pkg/epp/metrics/collectors/inference_pool.go), too.
 func pickerOf(name, queue, label, use string) engine {
 	return engine{
-		name:    name,
-		anchors: []string{queue},
-		labels:  []string{label},
-		workers: true,
+		name: name, anchors: []string{queue}, labels: []string{label}, workers: true,
 		read: func(r rank, to *ingest.Replica) {
 			to.Waiting = count(r.gauge(queue))
 			to.KVUsedRatio = ratio(r.gauge(use))
