@@ -72,7 +72,8 @@ var Dimensions = []Dimension{
 		reports: ReportsOutput,
 		parts: func(w *Window) parts {
 			return parts{
-				calls: w.OutputTokens - w.OutputRetried + w.OutputUnserved, delayed: w.OutputDelayed, again: w.OutputRetried, unserved: w.OutputUnserved,
+				calls:   w.OutputTokens - w.OutputRetried + w.OutputUnserved,
+				delayed: w.OutputDelayed, again: w.OutputRetried, unserved: w.OutputUnserved,
 			}
 		},
 	},
