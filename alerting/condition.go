@@ -57,6 +57,7 @@ const (
 // blocks scaling. Everything else is a warning.
 func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Condition {
 	b := &conditions{Decision: d, pf: pf, cfg: cfg}
+	b.telemetryFaults() // also of a stale pool: a clock that is off makes it stale
 	if d.Stale {
 		what := "no current telemetry"
 		if d.Withheld == requestsMissing {
@@ -67,10 +68,8 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 			Description: capitalise(d.Reason) + " Until telemetry is back, autoscalers get no number (KEDA uses its fallback).",
 			Action:      "Check that gateways run and reach NATS, and that their clocks are right. Forewarm's page /readyz says what was refused.",
 		})
-		b.telemetryFaults() // a clock that is off makes a pool stale
 		return b.all
 	}
-	b.telemetryFaults()
 	b.retryStorm()
 	b.latency()
 	b.contradictedRates()

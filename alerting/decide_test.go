@@ -179,6 +179,8 @@ func TestDecide(t *testing.T) {
 		"stale with a queue":         {scene: scene{ready: 4, median: flat(10), last: 10, edit: func(in *Input) { in.Forecast.Stale, in.Minute.State.WaitingPerReady = true, 8 }}, state: earlier(4), want: 5, action: ScaleOut},
 		"engines without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.KVUsedMax = .5 }}, state: earlier(8), want: 8, action: Hold,
 			says: "no request is reported although its engines are busy"},
+		"engines with a queue, without requests": {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Minute.State.WaitingPerReady = 2 }}, state: earlier(8), want: 8, action: Hold,
+			says: "The engines are busy (2.0 requests wait per replica), but no request was reported for 10 min."},
 		"no forecast yet":             {scene: scene{ready: 8, median: flat(10), edit: func(in *Input) { in.Forecast.Stale, in.Minute.LastEvent = true, time.Time{} }}, want: 8, action: Hold, says: "There is no telemetry yet."},
 		"cold holds":                  {scene: scene{ready: 8, median: flat(2000), last: 10, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 8, action: Hold, says: "Less than an hour of traffic is known"},
 		"cold follows current demand": {scene: scene{ready: 4, median: flat(10), last: 550, edit: func(in *Input) { in.Projection.Confidence = forecaster.Cold }}, want: 6, action: ScaleOut},

@@ -7,5 +7,5 @@
 //
 // Invariants: stale or thin evidence never scales in; pending replicas count as supply; every bound that changes a number is
 // named in Decision.Constraints; a generation never repeats with other content. Units: probabilities and quantiles are
-// fractions, durations are time.Duration. Bounds: one open alert per pool, name and resource.
+// fractions, durations are time.Duration. Bounds: see maxActive, maxFaults, maxPriorities and latestMinutes.
 package alerting

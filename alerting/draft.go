@@ -160,7 +160,7 @@ func (p *draft) size(s *side) {
 // engineBusy reports whether an engine reports that it has requests.
 func (p *draft) engineBusy() bool {
 	s := &p.in.Minute.State
-	return s.Observed && (s.KVUsedMax >= busyKV || s.WaitingPerReady >= 1)
+	return s.Observed && (finite(s.KVUsedMax) >= busyKV || finite(s.WaitingPerReady) >= 1)
 }
 
 // requestless reports whether demand is sized and zero in every resource: no requests come, or none are reported.

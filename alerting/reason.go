@@ -102,8 +102,11 @@ func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 	why := ""
 	switch p.unusable {
 	case noRequests:
-		use := finite(p.in.Minute.State.KVUsedMax)
-		why = fmt.Sprintf("The engines are busy (KV cache up to %s in use), but no request was reported for 10 min.", percent(use))
+		seen := fmt.Sprintf("%.1f requests wait per replica", p.in.Minute.State.WaitingPerReady)
+		if use := finite(p.in.Minute.State.KVUsedMax); use >= busyKV {
+			seen = fmt.Sprintf("KV cache up to %s in use", percent(use))
+		}
+		why = "The engines are busy (" + seen + "), but no request was reported for 10 min."
 	case stale:
 		why = "There is no telemetry yet."
 		if at := p.in.Minute.LastEvent; !at.IsZero() {
