@@ -141,7 +141,10 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (in
 	}
 	r.weigh(sum, records)
 	quantum := r.quantum()
-	r.fade(keep(float64(d.Records)))
+	kept := keep(float64(d.Records))
+	r.Hazards.fade(kept)
+	r.Misfit *= kept
+	r.Expected *= kept
 	for age := 1; age <= oldest; age++ {
 		m := a.Open - int64(age)
 		x := float64(float32(value(age)) - d.Last[age-1][row])

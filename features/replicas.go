@@ -27,7 +27,7 @@ type replica struct {
 
 // ReplicaLife is the new information about a replica's start in a report.
 type ReplicaLife struct {
-	Warmed  time.Duration // from pending to ready, in the first report of ready; else 0
+	Warmed  time.Duration // from pending to ready, in the first report of ready; else, or if it is unknown, 0
 	New     bool          // first report of ready, for a replica that appeared while the pool reported
 	Started bool          // the report has the startup time of a new process
 }
@@ -38,15 +38,6 @@ const maxStartDelay = 10 * time.Minute
 // maxReportGap is the longest gap in a pool's reports before the first report of a pending replica. After a longer gap
 // the replica may have been pending before.
 const maxReportGap = 2 * time.Minute
-
-// warmed is the time from pending to r, the first report of ready; 0 when r is not that report or the time is unknown.
-// It is 0 for a replica that served before, which was only restarted.
-func (k *replica) warmed(r *ingest.Replica) time.Duration {
-	if !k.Fresh || k.PendingSince.IsZero() || r.State != ingest.ReplicaReady {
-		return 0
-	}
-	return r.At.Sub(k.PendingSince)
-}
 
 // start reports whether r has a new startup time of the replica.
 func (k *replica) start(r *ingest.Replica) bool {
@@ -86,11 +77,13 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (before ingest.Replica, life
 	if r.At.After(previous) {
 		f.Reported = r.At.UTC()
 	}
-	life.Warmed = known.warmed(r)
 	if before.State == ingest.ReplicaGone {
 		known.Fresh = !previous.IsZero() && r.At.Sub(previous) <= maxReportGap
 	}
 	if r.State == ingest.ReplicaReady {
+		if known.Fresh && !known.PendingSince.IsZero() { // not one that served before, and was only restarted
+			life.Warmed = r.At.Sub(known.PendingSince)
+		}
 		life.New, known.Fresh = known.Fresh, false
 	}
 	known.Last = *r

@@ -46,12 +46,6 @@ const (
 	contradiction = 9
 )
 
-func (d *reporting) fade(keep float32) {
-	d.Hazards.fade(keep)
-	d.Misfit *= keep
-	d.Expected *= keep
-}
-
 // learn adds the increment x at an age; n is the value after it.
 func (d *reporting) learn(age int, x, n float64) {
 	if g := d.Hazards.at(age); g > 0 && g < 1 && n > 0 {
