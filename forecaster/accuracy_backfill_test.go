@@ -34,7 +34,7 @@ func TestBackfillAccuracy(t *testing.T) {
 		}
 		past := max(0, first-int(28*24*time.Hour/features.Minute))
 		f, key := New(Config{}), features.Key{Pool: "p", Class: features.TotalClass}
-		if err := f.Backfill(key, s.dim, time.Unix(60*(s.start+int64(past)), 0), s.y[past:first]); err != nil {
+		if err := f.Backfill("p", s.dim, time.Unix(60*(s.start+int64(past)), 0), s.y[past:first]); err != nil {
 			t.Fatal(err)
 		}
 		d := slices.IndexFunc(features.Forecast, func(d features.Dimension) bool { return d.Name == s.dim })

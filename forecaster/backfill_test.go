@@ -18,15 +18,12 @@ func TestBackfill(t *testing.T) {
 	for i := range values {
 		values[i] = y(i)
 	}
-	key := features.Key{Pool: "p", Class: "c"}
 	observed, filled, cold := New(Config{}), New(Config{}), New(Config{})
 	for i := range past {
 		observed.Observe([]features.Window{window("p", "c", i, values[i])}, nil)
 	}
-	for _, class := range []string{"c", features.TotalClass} {
-		if err := filled.Backfill(features.Key{Pool: "p", Class: class}, features.DimRequests, minuteAt(0), values[:past]); err != nil {
-			t.Fatal(err)
-		}
+	if err := filled.Backfill("p", features.DimRequests, minuteAt(0), values[:past]); err != nil {
+		t.Fatal(err)
 	}
 	var loss [2]float64 // back-filled, cold
 	for i := past; i < past+now; i++ {
@@ -37,7 +34,7 @@ func TestBackfill(t *testing.T) {
 			continue
 		}
 		a, b, c := observed.Forecast(minuteAt(i + 1))[0], filled.Forecast(minuteAt(i + 1))[0], cold.Forecast(minuteAt(i + 1))[0]
-		if a.Total[0].Minute != b.Total[0].Minute || a.Classes[0].WindowMax != b.Classes[0].WindowMax || b.Classes[0].Known != i+1 {
+		if a.Total[0].Minute != b.Total[0].Minute || a.Total[0].WindowMax != b.Total[0].WindowMax || b.Total[0].Known != i+1 {
 			t.Fatalf("minute %d: the forecast is %v after a back-fill, %v after observation", i, b.Total[0].Minute[19], a.Total[0].Minute[19])
 		}
 		for k, f := range []*PoolForecast{&b, &c} {
@@ -49,43 +46,37 @@ func TestBackfill(t *testing.T) {
 	if loss[0] > .9*loss[1] {
 		t.Errorf("pinball of the first hour is %.0f after a back-fill, %.0f without", loss[0], loss[1])
 	}
-	if err := cold.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimRequests, minuteAt(past), []float64{math.NaN(), math.NaN()}); err != nil {
+	if err := cold.Backfill("q", features.DimRequests, minuteAt(past), []float64{math.NaN(), math.NaN()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := filled.Backfill(key, features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
+	if err := filled.Backfill("p", features.DimRequests, minuteAt(past+now+30), []float64{5, 6}); err != nil {
 		t.Errorf("a back-fill half an hour after the known minutes: %v", err)
 	}
 }
 
 func TestBackfillRefuses(t *testing.T) {
-	f := New(Config{MaxClasses: 1})
+	f := New(Config{})
 	for i := range 10 {
 		f.Observe([]features.Window{window("p", "c", i, 5)}, nil)
 	}
-	c := features.Key{Pool: "p", Class: "c"}
 	before := bytesOf(t, f)
 	for _, tc := range []struct {
-		key       features.Key
 		dimension string
 		start     time.Time
 		values    []float64
 		want      string
 	}{
-		{c, features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps the known minutes"},
-		{c, features.DimRequests, minuteAt(9), []float64{1}, "overlaps the known minutes"},
-		{c, features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than the known minutes
-		{c, features.DimRetry, minuteAt(20), []float64{1}, "is not forecast"},
-		{c, features.DimPrefill, minuteAt(20).Add(time.Second), []float64{1}, "whole minute"},
-		{features.Key{Pool: "p", Class: features.OverflowClass}, features.DimPrefill, minuteAt(20), []float64{1}, "its classes change"},
+		{features.DimRequests, minuteAt(-100), make([]float64, 200), "overlaps the known minutes"},
+		{features.DimRequests, minuteAt(9), []float64{1}, "overlaps the known minutes"},
+		{features.DimRequests, minuteAt(-5), []float64{1}, "overlaps the known minutes"}, // older than the known minutes
+		{features.DimRetry, minuteAt(20), []float64{1}, "is not forecast"},
+		{features.DimPrefill, minuteAt(20).Add(time.Second), []float64{1}, "whole minute"},
 	} {
-		if err := f.Backfill(tc.key, tc.dimension, tc.start, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%v from %v: error %v, want %q", tc.key, tc.start, err, tc.want)
+		if err := f.Backfill("p", tc.dimension, tc.start, tc.values); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s from %v: error %v, want %q", tc.dimension, tc.start, err, tc.want)
 		}
 	}
 	if string(bytesOf(t, f)) != string(before) {
 		t.Error("a refused back-fill changed the state")
-	}
-	if err := f.Backfill(features.Key{Pool: "p", Class: "d"}, features.DimPrefill, minuteAt(20), []float64{1}); err == nil || !strings.Contains(err.Error(), "maximum of 1 classes") {
-		t.Errorf("a class above the maximum: %v", err)
 	}
 }

@@ -211,5 +211,6 @@ func (f *Forecaster) Load(pool, dimension string, minute int64) float64 {
 		return math.NaN()
 	}
 	p := f.pools[i]
-	return p.total.series[d].history.At(minute) * p.Retries.factor(dimension, minute)
+	demand := p.total.series[d].history.At(minute) * p.multiplier(minute) // the history is without events
+	return demand * p.Retries.factor(dimension, minute)
 }

@@ -176,6 +176,51 @@ func TestEventThatDoesNotCome(t *testing.T) {
 	expectAbout(t, "the day after", quantileOf(g, "a", 20, L50), 10, .1)
 }
 
+// The load that forecasts are compared with includes the event, as the forecasts do.
+func TestLoadInEvent(t *testing.T) {
+	f := New(launch(t, launchMinute, ""))
+	observeLaunch(f, 0, launchMinute+10, factorBetween(launchMinute, launchMinute+120, 3))
+	load := 0.0
+	for i := range 10 {
+		load += f.Load("p", features.DimRequests, startMinute+launchMinute+int64(i)) / 10
+	}
+	expectAbout(t, "the pool's load in the event", load, 45, .1)
+}
+
+// An event is a rise of all classes, although the series do not learn it.
+func TestDriversInEvent(t *testing.T) {
+	f := New(launch(t, launchMinute, ""))
+	for fed, m := 0, launchMinute+20; m <= launchMinute+50; fed, m = m, m+10 {
+		observeLaunch(f, fed, m, factorBetween(launchMinute, launchMinute+120, 3))
+		drivers := f.Drivers("p", features.DimRequests, 3)
+		for _, d := range drivers {
+			if d.Cause != CauseRate || math.Abs(d.Factor-3) > .5 {
+				t.Errorf("minute %d of the event: %q has the cause %q and the factor %.1f", m-launchMinute, d.Class, d.Cause, d.Factor)
+			}
+		}
+		if len(drivers) != 2 || math.Abs(drivers[0].Share-2./3) > .1 {
+			t.Errorf("minute %d of the event: %+v, want two classes, the first with two thirds", m-launchMinute, drivers)
+		}
+	}
+}
+
+// A back-fill of days with a daily event is demand with the event, so the event is not forecast twice.
+func TestBackfillOfEvent(t *testing.T) {
+	const day, begins, days = 1440, 600, 8
+	f := New(launch(t, begins, "daily"))
+	r := rand.New(rand.NewPCG(12, 13))
+	values := make([]float64, begins+days*day-20)
+	for i := range values {
+		values[i] = 10 * factorBetween(begins, begins+120, 3)(i%day) * math.Exp(.1*r.NormFloat64())
+	}
+	if err := f.Backfill("p", features.DimRequests, minuteAt(0), values); err != nil {
+		t.Fatal(err)
+	}
+	f.Observe(nil, []features.PoolMinute{{Pool: "p", Start: minuteAt(len(values) - 1)}})
+	expectAbout(t, "the pool before the event", quantileOf(f, features.TotalClass, 10, L50), 10, .1)
+	expectAbout(t, "the pool in the event", quantileOf(f, features.TotalClass, 40, L50), 30, .1)
+}
+
 func TestMultiply(t *testing.T) {
 	q := Quantiles{0, 0, 1, 4, 6, 7, 9, 12, 20}
 	same, twice, wider := q, q, q

@@ -29,20 +29,13 @@ type Config struct {
 	Settle time.Duration
 	// StaleAfter is the silence after which a pool's forecasts are stale.
 	StaleAfter time.Duration
-	// MaxClasses bounds the classes of all pools together, as in features.Config: about 37 KiB each. 0 or less means
-	// 10,000.
-	MaxClasses int
-	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means
-	// DefaultShown.
+	// Shown is the number of classes of a pool, heaviest by tokens first, in its forecasts. 0 or less means 64.
 	Shown int
 	// Zone is the time zone of a pool's daily and weekly seasons. Nil, and a nil result, are UTC.
 	Zone func(pool string) *time.Location
 	// Events are the calendar of all pools. At most MaxEvents.
 	Events []Event
 }
-
-// DefaultShown is the default of Config.Shown.
-const DefaultShown = 64
 
 // Forecaster holds the series of all pools.
 type Forecaster struct {
@@ -68,11 +61,8 @@ type class struct {
 
 // New returns an empty Forecaster.
 func New(cfg Config) *Forecaster {
-	if cfg.MaxClasses <= 0 {
-		cfg.MaxClasses = 10_000
-	}
 	if cfg.Shown <= 0 {
-		cfg.Shown = DefaultShown
+		cfg.Shown = 64
 	}
 	return &Forecaster{cfg: cfg}
 }

@@ -278,11 +278,14 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 // Drivers names the classes behind a pool's demand for a dimension, at most n: first those with a cause in the last
 // hour, then the others, each by falling rise.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
-	p := f.pool(poolName)
+	i, ok := f.find(poolName)
 	d := features.ForecastIndex(dimension)
-	if d < 0 {
+	if !ok || d < 0 {
 		return nil
 	}
+	p := f.pools[i]
+	// Series are without events, a rise is with them.
+	event, eventBefore := p.multiplier(p.newest()), p.multiplier(p.newest()-shapeBack)
 	type rise struct {
 		*class
 		now    float64 // demand
@@ -303,11 +306,11 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		total += now
 		was, is := c.Shape.sum(shapeBack), c.Shape.sum(0)
-		r, load := rise{class: c, now: now}, now*attempts(&is)
+		r, load := rise{class: c, now: now}, event*now*attempts(&is)
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
 		case is.Minutes < minMinutes:
 		case was.Minutes >= minMinutes:
-			r.growth, r.isNew = load-zeroIfNaN(then)*attempts(&was), was.Requests == 0
+			r.growth, r.isNew = load-eventBefore*zeroIfNaN(then)*attempts(&was), was.Requests == 0
 		case c.Began:
 			r.growth, r.isNew = load, true
 		}

@@ -89,6 +89,7 @@ func TestRefusedHistories(t *testing.T) {
 	}{
 		"after telemetry":   {func(*ingest.History) {}, "overlaps the known minutes"},
 		"unknown pool":      {func(h *ingest.History) { h.Pool = "q" }, "pool \"q\" is not in the configuration"},
+		"of a class":        {func(h *ingest.History) { h.Class = "c" }, "set its class to *"},
 		"unknown dimension": {func(h *ingest.History) { h.Dimension = "x" }, "\"x\" is not forecast"},
 	} {
 		b := historiesBefore(midnight.Add(time.Minute), 1)[0]

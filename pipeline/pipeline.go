@@ -44,9 +44,7 @@ type Config struct {
 	// Pools have unique names. Telemetry of other pools is refused, or gets a copy of DefaultPool if that is set.
 	Pools       []capacity.Pool
 	DefaultPool *capacity.Pool
-	// DedupEntries bounds the remembered request ids.
-	DedupEntries int
-	// ShownClasses is the number of classes of a pool, heaviest first, in its forecasts; see forecaster.Config.Shown.
+	// ShownClasses is the number of classes of a pool, heaviest first, in its forecasts: see forecaster.Config.Shown.
 	ShownClasses int
 	// Events are the calendar of all pools; see forecaster.Config.Events.
 	Events []forecaster.Event
@@ -67,11 +65,14 @@ func (c *Config) Pool(name string) (pool capacity.Pool, ok bool) {
 	return pool, true
 }
 
+// rememberedIDs bounds the request ids by which duplicates are found.
+const rememberedIDs = 1 << 18
+
 // DefaultConfig has no pools: add at least one, or a DefaultPool.
 func DefaultConfig() Config {
 	return Config{
 		Clock: WallClock, Features: features.DefaultConfig(), Decision: alerting.DefaultConfig(),
-		DedupEntries: 1 << 18, MaxPools: 64, ShownClasses: forecaster.DefaultShown,
+		MaxPools: 64,
 	}
 }
 
@@ -164,7 +165,7 @@ func New(cfg Config) *Pipeline {
 			Version: snapshotVersion, Clock: cfg.Clock, Time: newTimekeeper(&cfg), Counters: Counters{Refused: map[ingest.Reason]uint64{}},
 			Producers: features.NewProducers(cfg.Features, cfg.Clock == WallClock, nil),
 		},
-		dedup: ingest.NewDeduper(cfg.DedupEntries), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
+		dedup: ingest.NewDeduper(rememberedIDs), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
 		byName: map[string]*poolEntry{},
 	}
 	for _, c := range cfg.Pools {
@@ -175,7 +176,7 @@ func New(cfg Config) *Pipeline {
 
 func (c *Config) forecasterConfig() forecaster.Config {
 	return forecaster.Config{
-		Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, MaxClasses: c.Features.MaxClasses, Shown: c.ShownClasses, Events: c.Events,
+		Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, Shown: c.ShownClasses, Events: c.Events,
 		Zone: func(name string) *time.Location {
 			pool, _ := c.Pool(name)
 			return pool.Zone
@@ -370,7 +371,9 @@ func (p *Pipeline) explain(reason ingest.Reason, pool string, at time.Time) stri
 func (p *Pipeline) history(b *ingest.Batch, h *ingest.History) {
 	if !p.serves(h.Pool) {
 		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", p.explain(ingest.ReasonUnknownPool, h.Pool, h.Start))
-	} else if err := p.forecaster.Backfill(features.Key{Pool: h.Pool, Class: h.Class}, h.Dimension, h.Start, h.Values); err != nil {
+	} else if h.Class != features.TotalClass {
+		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", "a history is of a whole pool: set its class to *")
+	} else if err := p.forecaster.Backfill(h.Pool, h.Dimension, h.Start, h.Values); err != nil {
 		p.refuse(b, ingest.ReasonNoHistory, h.Pool, "", err.Error())
 	} else {
 		p.admitPool(h.Pool)

@@ -73,7 +73,7 @@ func (b *bench) forecasts() (rows []row) {
 	var first, light float64
 	for _, classes := range []int{1250, 12_500} {
 		c, empty := newCrowd(classes), heap()
-		f := forecaster.New(forecaster.Config{Settle: 10 * time.Minute, MaxClasses: classes})
+		f := forecaster.New(forecaster.Config{Settle: 10 * time.Minute})
 		least := time.Duration(math.MaxInt64)
 		for m := range history + ticks {
 			t := benchStart.Add(time.Duration(m+1) * time.Minute)

@@ -42,8 +42,7 @@ func TestInputs(t *testing.T) {
 		for _, o := range origins {
 			start := time.Unix(60*(midnight+offset), 0)
 			at := start.Add(time.Duration(o) * time.Minute)
-			key := features.Key{Pool: "pool", Class: features.TotalClass}
-			if err := f.Backfill(key, features.DimDecode, start.Add(time.Duration(from)*time.Minute), y[from:o]); err != nil {
+			if err := f.Backfill("pool", features.DimDecode, start.Add(time.Duration(from)*time.Minute), y[from:o]); err != nil {
 				t.Fatal(err)
 			}
 			from = int(o)
