@@ -114,7 +114,7 @@ func (s Serving) Spread(dimension string) (low, high float64) {
 		return 1, 1
 	}
 	b := map[string]capacity.Basis{capacity.Prefill: s.Trusted.Prefill, capacity.Decode: s.Trusted.Decode}[dimension]
-	if e := b.Learned; b.Source == capacity.Learned && !b.Extrapolated && e.Value > 0 && e.Low > 0 && e.High >= e.Value {
+	if e := b.Learned; b.Source == capacity.Learned && !e.Extrapolated && e.Value > 0 && e.Low > 0 && e.High >= e.Value {
 		return min(e.Low/e.Value, 1), e.High / e.Value
 	}
 	return 1, 1

@@ -347,7 +347,7 @@ func TestCapacityOfRole(t *testing.T) {
 func TestSpreadOfCapacity(t *testing.T) {
 	learned := capacity.Basis{Source: capacity.Learned, Learned: capacity.Estimate{Value: 100, Low: 80, High: 130}}
 	guessed := learned
-	guessed.Extrapolated = true
+	guessed.Learned.Extrapolated = true
 	trusted := &capacity.Trusted{Prefill: learned, Decode: guessed}
 	for dimension, want := range map[string][2]float64{capacity.Prefill: {.8, 1.3}, capacity.Decode: {1, 1}, capacity.KV: {1, 1}} {
 		low, high := Serving{Trusted: trusted, Role: capacity.DecodeRole}.Spread(dimension)

@@ -76,15 +76,8 @@ type ResourceProjection struct {
 	Probability [Horizon]float64 // P(demand exceeds capacity in some minute ≤ h), non-decreasing
 	ETA         ETA
 	Headroom    Span // of the smallest (capacity − demand)/capacity within the lead window; negative when short, NaN without a replica
-	// AfterFailure is the projection without the reserve for failures; nil without a reserve.
-	AfterFailure *Remainder
-}
-
-// Remainder is the risk and headroom with the replicas that remain after a failure.
-type Remainder struct {
-	Probability float64 // of saturation within the lead window
-	ETA         ETA
-	Headroom    Span
+	// AfterFailure is the headroom with the replicas that remain without the reserve for failures; nil without a reserve.
+	AfterFailure *Span
 }
 
 // Driver is a class behind a projected rise.
@@ -154,8 +147,7 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			r.Utilisation = r.Demand / have
 		}
 		if reserve > 0 {
-			l := projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, calibrator)
-			r.AfterFailure = &Remainder{l.Probability[span-1], l.ETA, l.Headroom}
+			r.AfterFailure = new(projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, calibrator).Headroom)
 		}
 		p.Resources = append(p.Resources, r)
 	}

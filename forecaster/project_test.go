@@ -101,12 +101,12 @@ func TestProjectAfterFailure(t *testing.T) {
 	if with.Probability != 0 || with.Resources[0].Headroom.P50 < .14 || left.Resources[0].AfterFailure != nil {
 		t.Errorf("P %v with ten replicas, which suffice; headroom %v", with.Probability, with.Resources[0].Headroom)
 	}
-	want := Remainder{left.Probability, left.ETA, left.Resources[0].Headroom}
-	if got := *with.Resources[0].AfterFailure; got != want || got.Probability != 1 {
+	want := left.Resources[0].Headroom
+	if got := *with.Resources[0].AfterFailure; got != want || got.P50 >= 0 {
 		t.Errorf("after a failure: %+v, want %+v", got, want)
 	}
 	none := Project(&pf, fixedCapacity{"kv": 100}, fixedLag(time.Minute), Supply{Ready: 1}, 1, Horizon*time.Minute, nil).Resources[0]
-	if h := none.AfterFailure.Headroom; !math.IsNaN(h.P10) || !math.IsNaN(h.P90) || math.IsNaN(none.Headroom.P10) {
+	if h := none.AfterFailure; !math.IsNaN(h.P10) || !math.IsNaN(h.P90) || math.IsNaN(none.Headroom.P10) {
 		t.Errorf("headroom of no replica: %+v; of one %+v", h, none.Headroom)
 	}
 }

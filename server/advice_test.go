@@ -121,12 +121,12 @@ func TestRolesAreExported(t *testing.T) {
 
 // prefilling gives the fixture's first pool two ready prefill replicas, of which one is a reserve, and one that starts.
 func prefilling(out *pipeline.Output) {
-	d, soon, now := out.Pools[1].Decision, forecaster.ETA{P50: 5 * time.Minute}, forecaster.ETA{}
+	d, soon := out.Pools[1].Decision, forecaster.ETA{P50: 5 * time.Minute}
 	d.ByRole = &alerting.Roles{Prefill: 3, Decode: 8, PrefillReady: 2, PrefillPending: 1, PrefillNeeded: 5, PrefillLimit: 4, PrefillReserves: capacity.Reserves{Failure: 1}}
 	d.Prompts = []alerting.ResourceEvidence{{Dimension: "transfer", Ahead: .7, ETA: soon}}
 	p := *out.Pools[1].Projection
 	p.Supply, p.Reserve, p.Prompts = forecaster.Supply{Ready: 2}, 1, nil
-	p.Resources = []forecaster.ResourceProjection{{Dimension: "transfer", PerReplica: 7000, Demand: 6000, Utilisation: .429, ETA: soon, AfterFailure: &forecaster.Remainder{Probability: .9, ETA: now, Headroom: forecaster.Span{P10: -.9, P50: -.8, P90: -.7}}}}
+	p.Resources = []forecaster.ResourceProjection{{Dimension: "transfer", PerReplica: 7000, Demand: 6000, Utilisation: .429, ETA: soon, AfterFailure: &forecaster.Span{P10: -.9, P50: -.8, P90: -.7}}}
 	out.Pools[1].Projection.Prompts = &p
 }
 

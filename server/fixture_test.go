@@ -68,7 +68,7 @@ func fullOutput() *pipeline.Output {
 		Dimension: features.DimKV, PerReplica: 100_000, Demand: 400_000, Utilisation: .8,
 		ETA:          forecaster.ETA{P10: 8 * time.Minute, P50: 14 * time.Minute, P90: forecaster.Never},
 		Headroom:     forecaster.Span{P10: -.2, P50: -.05, P90: .1},
-		AfterFailure: &forecaster.Remainder{Probability: .31, ETA: forecaster.ETA{P50: 9 * time.Minute, P90: forecaster.Never}, Headroom: forecaster.Span{P10: -.5, P50: -.31, P90: -.12}},
+		AfterFailure: &forecaster.Span{P10: -.5, P50: -.31, P90: -.12},
 	}
 	for h := range kv.Probability {
 		kv.Probability[h] = float64(h+1) / 100

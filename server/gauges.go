@@ -153,7 +153,7 @@ func collectDecision(d *alerting.Decision, add add) {
 func collectResource(r *forecaster.ResourceProjection, add add) {
 	add("forewarm_headroom_ratio", r.Headroom.P50)
 	if r.AfterFailure != nil {
-		add("forewarm_headroom_after_failure_ratio", r.AfterFailure.Headroom.P50)
+		add("forewarm_headroom_after_failure_ratio", r.AfterFailure.P50)
 	}
 	add("forewarm_utilisation_ratio", r.Utilisation)
 	add("forewarm_saturation_eta_seconds", forecaster.Seconds(r.ETA.P10), "quantile", "0.1")

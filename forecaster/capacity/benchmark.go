@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Point is one measured load of one replica.
@@ -24,10 +25,6 @@ type Point struct {
 
 // Percentiles of a latency in seconds; 0 is unknown.
 type Percentiles struct{ P50, P90, P99 float64 }
-
-// objective is the percentile that an objective is for: the 90th, or the 99th or the median if it is not known; 0 when
-// none is.
-func (p Percentiles) objective() float64 { return cmp.Or(p.P90, p.P99, p.P50) }
 
 // load is the sort key of points.
 func (p *Point) load() float64 { return cmp.Or(p.Concurrency, p.RequestsPerS) }
@@ -181,30 +178,31 @@ func (c Curve) check() error {
 // Goodput is the maximum throughput of a replica within its objective: prefill where TTFT exceeds it, decode where ITL
 // does, with linear interpolation; 0 is unknown. It is an error if the lowest load already misses the objective.
 func (c Curve) Goodput(slo SLO) (prefill, decode float64, err error) {
-	prefill, err = c.knee("TTFT", slo.TTFT.Seconds(),
-		func(p *Point) float64 { return p.TTFT.objective() }, func(p *Point) float64 { return p.PrefillTokensPerS })
+	prefill, err = c.knee("TTFT", slo.TTFT, func(p *Point) (Percentiles, float64) { return p.TTFT, p.PrefillTokensPerS })
 	if err != nil {
 		return 0, 0, err
 	}
-	decode, err = c.knee("ITL", slo.ITL.Seconds(),
-		func(p *Point) float64 { return p.ITL.objective() }, func(p *Point) float64 { return p.DecodeTokensPerS })
+	decode, err = c.knee("ITL", slo.ITL, func(p *Point) (Percentiles, float64) { return p.ITL, p.DecodeTokensPerS })
 	return prefill, decode, err
 }
 
-// knee is the rate at which a latency exceeds the objective, or the largest measured; 0 is no objective.
-func (c Curve) knee(name string, objective float64, latency, rate func(*Point) float64) (at float64, err error) {
+// knee is the rate at which a latency exceeds the objective, or the largest measured; 0 is no objective. The latency is
+// the 90th percentile, or the 99th or the median if that is not known.
+func (c Curve) knee(name string, slo time.Duration, of func(*Point) (latency Percentiles, rate float64)) (at float64, err error) {
+	objective := slo.Seconds()
+	var before, rateBefore float64
 	for i := range c {
-		p := &c[i]
-		if here := latency(p); objective <= 0 || here <= objective {
-			at = max(at, rate(p)) // throughput may fall beyond its peak before latency exceeds the objective
-			continue
+		percentiles, rate := of(&c[i])
+		latency := cmp.Or(percentiles.P90, percentiles.P99, percentiles.P50)
+		switch {
+		case objective <= 0 || latency <= objective:
+			at = max(at, rate) // throughput may fall beyond its peak before latency exceeds the objective
+		case i == 0:
+			return 0, fmt.Errorf("at the lowest load measured, %s is %.4g s and the objective %.4g s: no load meets it", name, latency, objective)
+		default:
+			return max(at, rateBefore+(objective-before)/(latency-before)*(rate-rateBefore)), nil
 		}
-		if i == 0 {
-			return 0, fmt.Errorf("at the lowest load measured, %s is %.4g s and the objective %.4g s: no load meets it", name, latency(p), objective)
-		}
-		before := &c[i-1]
-		s := (objective - latency(before)) / (latency(p) - latency(before))
-		return max(at, rate(before)+s*(rate(p)-rate(before))), nil
+		before, rateBefore = latency, rate
 	}
 	return at, nil
 }

@@ -119,7 +119,9 @@ func (s *Service) law() law {
 			continue
 		}
 		// Σw(itl − a·x)² − Σw·itl²; the second term is constant.
-		loss := x[0]*x[0]*n[0] + x[1]*x[1]*n[3] + x[2]*x[2]*n[5] + 2*(x[0]*x[1]*n[1]+x[0]*x[2]*n[2]+x[1]*x[2]*n[4]) - 2*(x[0]*n[6]+x[1]*n[7]+x[2]*n[8])
+		loss := x[0]*x[0]*n[0] + x[1]*x[1]*n[3] + x[2]*x[2]*n[5]
+		loss += 2 * (x[0]*x[1]*n[1] + x[0]*x[2]*n[2] + x[1]*x[2]*n[4])
+		loss -= 2 * (x[0]*n[6] + x[1]*n[7] + x[2]*n[8])
 		if loss < bestLoss {
 			best, bestLoss = law{x[0], x[1], x[2]}, loss
 		}
@@ -189,14 +191,16 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 		}
 		return b
 	}
-	rate := func(b, shift float64) float64 { return b / (l.at(b/unitDecoding, b*context/unitKV) + shift) }
+	itl := func(b float64) float64 { return l.at(b/unitDecoding, b*context/unitKV) }
+	rate := func(b, shift float64) float64 { return b / (itl(b) + shift) }
 	b := knee(objective)
 	if !(b >= 1) || math.IsInf(b, 1) {
 		return e, false
 	}
 	margin := 1.645 * s.deviation(b/unitDecoding, b*context/unitKV)
 	e.Value, e.Extrapolated = rate(b, 0), b > visited*s.Most
-	e.Low, e.High = rate(max(knee(objective-margin), 1), margin), rate(knee(objective+margin), -min(margin, 0.9*l.at(b/unitDecoding, b*context/unitKV)))
+	e.Low = rate(max(knee(objective-margin), 1), margin)
+	e.High = rate(knee(objective+margin), -min(margin, 0.9*itl(b)))
 	if e.Extrapolated {
 		e.Low = min(e.Low, rate(s.Most, 0))
 	}

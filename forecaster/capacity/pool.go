@@ -27,6 +27,8 @@ type Pool struct {
 
 	Disaggregated bool // prompts are computed on replicas of their own; Replicas are those that decode
 	Fit           *Fit // of the model on a replica; nil without a model
+
+	notGiven string // the rate that the benchmark does not have, so that it is the stated one; "" if it has both
 }
 
 // Files are the contents of the files that a Config names; nil without a name.
@@ -54,30 +56,36 @@ func NewFrom(c Config, files Files) (Pool, error) {
 		Warmup:        NewWarmup(c.Warmup.P50, c.Warmup.P90),
 		Disaggregated: c.Disaggregated.PrefillReplicas.Max > 0,
 	}
-	if err := p.readModel(&c, files.Model); err != nil {
+	if err := p.readModel(files.Model); err != nil {
 		return Pool{}, err
 	}
-	return p, p.readCurve(&c, files.Curve)
+	return p, p.readCurve(files.Curve)
 }
 
 // readCurve reads service rates from a benchmark. They are measured, so they replace the stated ones.
-func (p *Pool) readCurve(c *Config, data []byte) error {
+func (p *Pool) readCurve(data []byte) error {
 	if data == nil {
 		return nil
 	}
 	curve, err := ParseCurve(data)
 	if err != nil {
-		return c.errorf("curve_file", "%s: %w", c.CurveFile, err)
+		return p.errorf("curve_file", "%s: %w", p.CurveFile, err)
 	}
-	prefill, decode, err := curve.Goodput(SLO{c.SLO.TTFT, c.itlObjective()})
+	prefill, decode, err := curve.Goodput(SLO{p.SLO.TTFT, p.itlObjective()})
 	if err != nil {
-		return c.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", c.CurveFile, err)
+		return p.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", p.CurveFile, err)
 	}
 	p.Rates.Source = Given
 	if prefill > 0 { // all of it is capacity
 		p.Rates.PrefillTokensPerS = prefill / p.PrefillTarget
+	} else {
+		p.notGiven = Prefill
 	}
-	p.Rates.DecodeTokensPerS = cmp.Or(decode, p.Rates.DecodeTokensPerS)
+	if decode > 0 {
+		p.Rates.DecodeTokensPerS = decode
+	} else {
+		p.notGiven = Decode
+	}
 	return nil
 }
 
@@ -94,35 +102,35 @@ func (c *Config) decode() float64 {
 }
 
 // readModel computes the size of the cache from the model's config.json, which may be nil.
-func (p *Pool) readModel(c *Config, modelJSON []byte) error {
-	gpu, err := c.memory()
+func (p *Pool) readModel(modelJSON []byte) error {
+	gpu, err := p.memory()
 	if err != nil {
 		return err
 	}
 	if modelJSON == nil {
-		if gpu.Memory > 0 && c.KVCapacityTokens == 0 {
-			return c.errorf("model_config", "not set, so the memory of a GPU says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
+		if gpu.Memory > 0 && p.KVCapacityTokens == 0 {
+			return p.errorf("model_config", "not set, so the memory of a GPU says nothing of tokens; set the path of the model's config.json, or kv_capacity_tokens")
 		}
 		return nil
 	}
 	model, err := ParseModel(modelJSON)
 	if err != nil {
-		return c.errorf("model_config", "%s: %w", c.ModelConfig, err)
+		return p.errorf("model_config", "%s: %w", p.ModelConfig, err)
 	}
-	element, err := model.element(c.KVDType)
+	element, err := model.element(p.KVDType)
 	if err != nil {
-		return c.errorf("kv_dtype", "%w", err)
+		return p.errorf("kv_dtype", "%w", err)
 	}
 	if gpu.Memory == 0 {
 		return nil
 	}
-	fit, err := c.fit(model, element, gpu)
+	fit, err := p.fit(model, element, gpu)
 	switch {
 	case p.KVTokens > 0: // the stated cache is sufficient
 	case err != nil:
-		return c.errorf("gpu", "%w", err)
+		return p.errorf("gpu", "%w", err)
 	default:
-		p.KVTokens = fit.Tokens(max(float64(c.ContextTokens), 1))
+		p.KVTokens = fit.Tokens(max(float64(p.ContextTokens), 1))
 	}
 	p.Fit = fit
 	return nil

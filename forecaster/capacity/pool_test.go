@@ -250,6 +250,28 @@ func TestPoolFromCurve(t *testing.T) {
 	}
 }
 
+// A rate that the benchmark does not have is the stated one.
+func TestRateBesideCurve(t *testing.T) {
+	c := Config{Name: "p", Replicas: Replicas{Max: 3}, CurveFile: "bench.csv", PrefillTokensPerS: 3000, DecodeTokensPerS: 900}
+	for _, tt := range []struct {
+		curve           string
+		prefill, decode Source
+	}{
+		{"concurrency,prefill_tokens_per_s\n8,5000\n", Given, Stated},
+		{"concurrency,decode_tokens_per_s\n8,800\n", Stated, Given},
+		{"concurrency,prefill_tokens_per_s,decode_tokens_per_s\n8,5000,800\n", Given, Given},
+	} {
+		p, err := NewFrom(c, Files{Curve: []byte(tt.curve)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := p.Trust(new(Service), 0, time.Unix(0, 0))
+		if got.Prefill.Source != tt.prefill || got.Decode.Source != tt.decode {
+			t.Errorf("%q: prefill is %s, decode %s", tt.curve, got.Prefill.Source, got.Decode.Source)
+		}
+	}
+}
+
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]float64{"80GiB": 80 << 30, "141 GB": 141e9, " 512MiB ": 512 << 20, "1.5TiB": 1.5 * (1 << 40), "0B": 0, "7kB": 7000} {
 		if got, err := parseSize(text); err != nil || got != want {

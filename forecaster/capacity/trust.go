@@ -28,10 +28,9 @@ type Trusted struct {
 
 // Basis is the origin of one rate.
 type Basis struct {
-	Source       Source
-	Learned      Estimate // zero when nothing was learned
-	Extrapolated bool
-	Note         string // why nothing was learned in spite of traffic, or that Learned is extrapolated; else ""
+	Source  Source
+	Learned Estimate // zero when nothing was learned
+	Note    string   // why nothing was learned in spite of traffic, or that Learned is extrapolated; else ""
 }
 
 // Contradiction is a rate of a replica whose learned value is far from the given or stated one.
@@ -56,23 +55,29 @@ func (c Contradiction) String() string {
 
 // Words are texts for users: the contradiction with its evidence and effect, and what to do.
 func (c Contradiction) Words() (summary, fix string) {
-	key, then := c.Dimension+"_tokens_per_s", "The "+string(c.Source)+" one is used, for it is lower"
-	switch {
-	case c.Dimension == KV:
-		return fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s. The reported ones are used.", value.Short(c.Learned), value.Short(c.Stated)),
-			"Correct kv_capacity_tokens, or the model and GPU."
-	case !c.From.IsZero() && c.From.Equal(c.Since):
-		then = "The observed one is used, as rates: learned says"
-	case !c.From.IsZero():
-		then = "From " + c.From.UTC().Format("2006-01-02 15:04 UTC") + " on the observed one decides; until then the " + string(c.Source) + " one does"
-	case c.Learned < c.Stated:
-		then = "The " + string(c.Source) + " one is used, as rates: stated says"
+	stated, learned := value.Short(c.Stated), value.Short(c.Learned)
+	if c.Dimension == KV {
+		summary = fmt.Sprintf("Engines report %s tokens of KV cache a replica, and the pool's configuration comes to %s. The reported ones are used.", learned, stated)
+		return summary, "Correct kv_capacity_tokens, or the model and GPU."
 	}
+	var effect string
+	switch {
+	case c.From.IsZero() && c.Learned < c.Stated:
+		effect = "The " + string(c.Source) + " one is used, as rates: stated says"
+	case c.From.IsZero():
+		effect = "The " + string(c.Source) + " one is used, for it is lower"
+	case c.From.Equal(c.Since):
+		effect = "The observed one is used, as rates: learned says"
+	default:
+		effect = "From " + c.From.UTC().Format("2006-01-02 15:04 UTC") + " on the observed one decides; until then the " + string(c.Source) + " one does"
+	}
+	key := c.Dimension + "_tokens_per_s"
 	if c.Source == Given {
 		key = "curve_file"
 	}
-	return fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s.",
-		c.Dimension, value.Short(c.Learned), value.Short(c.Low), value.Short(c.High), value.Short(c.Stated), c.Source, then), "Correct " + key + ", or set rates to learned or stated."
+	summary = fmt.Sprintf("A replica's %s rate is %s tokens/s as observed (%s to %s) and %s as %s. %s.",
+		c.Dimension, learned, value.Short(c.Low), value.Short(c.High), stated, c.Source, effect)
+	return summary, "Correct " + key + ", or set rates to learned or stated."
 }
 
 // Trust chooses the rates of a replica: given by a benchmark, else learned, else stated. If a learned rate differs by
@@ -82,62 +87,75 @@ func (c Contradiction) Words() (summary, fix string) {
 // cache of a replica that engines report, 0 when unknown. s stores the start of contradictions.
 func (p *Pool) Trust(s *Service, kvTokens float64, now time.Time) Trusted {
 	t := Trusted{Rates: p.Rates}
-	if kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction {
-		since := s.noteContradiction(KV, true, now)
-		t.Contradictions = append(t.Contradictions, Contradiction{Dimension: KV, Source: Stated, Stated: p.KVTokens, Learned: kvTokens, Low: kvTokens, High: kvTokens, Since: since, From: since})
-	} else {
-		s.noteContradiction(KV, false, now)
+	differs := kvTokens > 0 && p.KVTokens > 0 && math.Abs(kvTokens/p.KVTokens-1) > contradiction
+	if since := s.noteContradiction(KV, differs, now); differs {
+		t.Contradictions = append(t.Contradictions, Contradiction{
+			Dimension: KV, Source: Stated, Stated: p.KVTokens, Since: since, From: since,
+			Learned: kvTokens, Low: kvTokens, High: kvTokens,
+		})
 	}
 	if kvTokens <= 0 {
 		kvTokens = p.KVTokens
 	}
-	prefill, known := s.Prefill()
-	t.Rates.PrefillTokensPerS = p.choose(&t, &t.Prefill, s, Prefill, p.Rates.PrefillTokensPerS, prefill, known, now)
+	learned, known := s.Prefill()
+	t.Rates.PrefillTokensPerS, t.Prefill = p.choose(&t, s, Prefill, p.Rates.PrefillTokensPerS, learned, known, now)
 	if !known && s.PrefillMinutes >= minMinutes {
 		t.Prefill.Note = "not known: prompts are too alike in length, or loads in height, to separate the rate from overheads and queues"
 	}
-	decode, known := s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.itlObjective().Seconds())
-	t.Rates.DecodeTokensPerS = p.choose(&t, &t.Decode, s, Decode, p.Rates.DecodeTokensPerS, decode, known, now)
+	learned, known = s.Decode(p.MaxNumSeqs, kvTokens*p.KVTarget, p.itlObjective().Seconds())
+	t.Rates.DecodeTokensPerS, t.Decode = p.choose(&t, s, Decode, p.Rates.DecodeTokensPerS, learned, known, now)
 	for _, c := range t.Contradictions {
 		t.Warnings = append(t.Warnings, c.String())
 	}
-	t.Rates.Extrapolated = t.Prefill.Extrapolated || t.Decode.Extrapolated
-	if t.Prefill.Source == Learned || t.Decode.Source == Learned {
-		t.Rates.Source = Learned
+	for _, b := range []Basis{t.Prefill, t.Decode} {
+		if b.Source == Learned {
+			t.Rates.Source, t.Rates.Extrapolated = Learned, t.Rates.Extrapolated || b.Learned.Extrapolated
+		}
 	}
 	return t
 }
 
-func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time) (rate float64) {
-	*b = Basis{Source: p.Rates.Source}
+// choose chooses one rate. modelled is the given or stated one, 0 if there is none; learned counts if it is known. A
+// contradiction and a warning are added to t.
+func (p *Pool) choose(
+	t *Trusted, s *Service, name string, modelled float64, learned Estimate, known bool, now time.Time,
+) (rate float64, b Basis) {
+	b.Source = p.Rates.Source
+	if name == p.notGiven {
+		b.Source = Stated
+	}
 	if !known {
-		return modelled // a contradiction continues until there is a learned rate again
+		return modelled, b // a contradiction continues until there is a learned rate again
 	}
 	b.Learned = learned
 	if learned.Extrapolated {
 		b.Note = "extrapolated: no load was seen yet that is near the most a replica can take"
 	}
-	if modelled <= 0 {
-		b.Source, b.Extrapolated = Learned, learned.Extrapolated
+	switch {
+	case modelled <= 0:
+		b.Source = Learned
 		if learned.Extrapolated {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy", name, learned.Value, value.Short(learned.Low), value.Short(learned.High)))
+			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy",
+				name, learned.Value, value.Short(learned.Low), value.Short(learned.High)))
 		}
-		return learned.Value
-	}
-	if learned.Extrapolated && learned.Value > modelled {
-		return modelled
+		return learned.Value, b
+	case learned.Extrapolated && learned.Value > modelled:
+		return modelled, b
 	}
 	// The whole interval of the learned rate must differ.
 	limit := contradiction
-	if s.Contradicted[slices.Index(contradictable[:], name)] != 0 {
+	if *s.contradicted(name) != 0 {
 		limit = calm
 	}
 	differs := learned.Value/modelled - 1
 	disagrees := differs > limit || differs < -limit && learned.High < modelled*(1-limit/2)
 	since := s.noteContradiction(name, disagrees, now)
-	use := p.Config.Rates != Stated && p.Rates.Source != Given && !learned.Extrapolated
+	use := p.Config.Rates != Stated && b.Source != Given && !learned.Extrapolated
 	if disagrees {
-		c := Contradiction{Dimension: name, Source: p.Rates.Source, Stated: modelled, Learned: learned.Value, Low: learned.Low, High: learned.High, Since: since}
+		c := Contradiction{
+			Dimension: name, Source: b.Source, Stated: modelled, Since: since,
+			Learned: learned.Value, Low: learned.Low, High: learned.High,
+		}
 		switch {
 		case p.Config.Rates == Learned:
 			c.From = since
@@ -148,15 +166,15 @@ func (p *Pool) choose(t *Trusted, b *Basis, s *Service, name string, modelled fl
 		use = !c.From.IsZero() && !now.Before(c.From)
 	}
 	if !use {
-		return modelled
+		return modelled, b
 	}
-	b.Source, b.Extrapolated = Learned, learned.Extrapolated
-	return learned.Value
+	b.Source = Learned
+	return learned.Value, b
 }
 
 // noteContradiction stores whether a rate is contradicted, and returns since when.
 func (s *Service) noteContradiction(name string, is bool, now time.Time) time.Time {
-	since := &s.Contradicted[slices.Index(contradictable[:], name)]
+	since := s.contradicted(name)
 	if !is {
 		*since = 0
 	} else if *since == 0 {
@@ -167,3 +185,7 @@ func (s *Service) noteContradiction(name string, is bool, now time.Time) time.Ti
 
 // contradictable are the resources in the order of Service.Contradicted.
 var contradictable = [...]string{KV, Prefill, Decode}
+
+func (s *Service) contradicted(name string) *int64 {
+	return &s.Contradicted[slices.Index(contradictable[:], name)]
+}

@@ -89,7 +89,14 @@ func (w *Warmup) pooled(lags []time.Duration) lognormal {
 	if n == 0 {
 		return w.prior
 	}
-	mean, squares := moments(lags)
+	mean, squares := 0.0, 0.0 // of ln seconds; squares about the mean
+	for _, d := range lags {
+		mean += math.Log(d.Seconds()) / n
+	}
+	for _, d := range lags {
+		off := math.Log(d.Seconds()) - mean
+		squares += off * off
+	}
 	k := priorWeight * math.Pow(priorFade, float64(w.Seen))
 	freedom := max(k, spreadWeight)
 	if w.prior.sigma == 0 {
@@ -98,18 +105,6 @@ func (w *Warmup) pooled(lags []time.Duration) lognormal {
 	shift := mean - w.prior.mu
 	variance := (freedom*w.prior.sigma*w.prior.sigma + squares + k*n/(k+n)*shift*shift) / (freedom + n)
 	return lognormal{(k*w.prior.mu + n*mean) / (k + n), math.Sqrt(variance)}
-}
-
-// moments are the mean of the lags' ln seconds, and the sum of squares about it; there is at least one lag.
-func moments(lags []time.Duration) (mean, squares float64) {
-	for _, d := range lags {
-		mean += math.Log(d.Seconds()) / float64(len(lags))
-	}
-	for _, d := range lags {
-		off := math.Log(d.Seconds()) - mean
-		squares += off * off
-	}
-	return mean, squares
 }
 
 // Quantile is the lag at level p, 0 < p < 1, rounded to a millisecond.
