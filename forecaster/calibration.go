@@ -1,6 +1,9 @@
 package forecaster
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // The score of an outcome is the standard normal quantile of its level in the forecast. Scores of a calibrated forecast
 // are standard normal. So a forecast is calibrated by the quantiles of its past scores: its new quantile at level τ is
@@ -8,14 +11,6 @@ import "math"
 
 // gaussian are the standard normal quantiles at Levels, the scores of a calibrated forecast.
 var gaussian = Quantiles{-1.6449, -1.2816, -.6745, 0, .6745, .8416, 1.2816, 1.6449, 2.3263}
-
-// gaussianSparsity is the inverse density of the standard normal at gaussian.
-var gaussianSparsity = func() (s Quantiles) {
-	for i, z := range gaussian {
-		s[i] = math.Sqrt(2*math.Pi) * math.Exp(z*z/2)
-	}
-	return s
-}()
 
 // tracker follows the quantiles of scores. Each moves up after a score above it and down after one below. The step is
 // the inverse density there over the number of remembered origins (stochastic approximation: Tierney 1983,
@@ -62,11 +57,7 @@ func (t *tracker) observe(from, to float64) {
 		}
 		t.Score[i] += float32(step * (tau - below))
 	}
-	for i := 1; i < NumLevels; i++ { // steps may have crossed
-		for j := i; j > 0 && t.Score[j] < t.Score[j-1]; j-- {
-			t.Score[j], t.Score[j-1] = t.Score[j-1], t.Score[j]
-		}
-	}
+	slices.Sort(t.Score[:]) // steps may have crossed
 	t.Seen++
 }
 
@@ -74,8 +65,8 @@ func (t *tracker) observe(from, to float64) {
 // relative to that of the standard normal distribution.
 func sparsity(i int, distance float64) float64 {
 	lo, hi := neighbours(i)
-	x := distance / (Levels[hi] - Levels[lo])
-	return min(max(x, minSparsity*gaussianSparsity[i]), maxSparsity*gaussianSparsity[i])
+	normal := math.Sqrt(2*math.Pi) * math.Exp(gaussian[i]*gaussian[i]/2) // inverse density of the standard normal
+	return min(max(distance/(Levels[hi]-Levels[lo]), minSparsity*normal), maxSparsity*normal)
 }
 
 // neighbours are the levels on both sides of level i.
@@ -103,11 +94,8 @@ func (w *knotWeight) interpolate(a, b *[NumLevels]float32) (s [NumLevels]float32
 	return s
 }
 
-// stage classifies how long a series has been silent. Forecasts after traffic and after silence have different errors:
-// the longer the silence, the more often it continues.
-type stage int
-
-// stageMinutes are the silent minutes at which stages begin.
+// stageMinutes are the silent minutes at which the next stage begins. Forecasts after traffic and after silence have
+// different errors: the longer the silence, the more often it continues.
 var stageMinutes = [...]int{15, 60, 240}
 
 const numStages = len(stageMinutes) + 1

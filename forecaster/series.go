@@ -155,7 +155,7 @@ func (s *series) origin(minute int64) *origin {
 type rawForecast struct {
 	level, unit float64
 	last        float64 // root of the last value
-	stage       stage
+	stage       int     // of silence, 0 in traffic: see stageMinutes
 	quantiles   [numTargets]rootQuantiles
 	yesterday   [numTargets]float64 // what yesterday says minus the network's median; NaN if unknown
 	input       *network.Input      // nil without a forecast of the network
@@ -163,7 +163,7 @@ type rawForecast struct {
 
 func (s *series) rawForecast(v *rawForecast) {
 	h := s.history
-	v.last = math.Sqrt(h.Last(5))
+	v.last = math.Sqrt(h.Last())
 	if math.IsNaN(v.last) {
 		v.last = math.Sqrt(h.Level(model.Level10m))
 	}
@@ -198,8 +198,9 @@ func (s *series) rawForecast(v *rawForecast) {
 // flat reports whether all known minutes of the last hour are equal, and not zero.
 func (s *series) flat() bool {
 	h := s.history
-	last := h.Last(5)
-	return h.Known >= coldMinutes && last > 0 && last == h.Max(h.Newest-59, h.Newest) && math.Abs(h.Mean(h.Newest-59, h.Newest)-last) <= 1e-6*last
+	last := h.Last()
+	mean, most := h.Mean(h.Newest-59, h.Newest), h.Max(h.Newest-59, h.Newest)
+	return h.Known >= coldMinutes && last > 0 && last == most && math.Abs(mean-last) <= 1e-6*last
 }
 
 // minWidthShare of the unit is the width between quantiles that coincide.
@@ -315,7 +316,7 @@ func (s *series) forecast(f *Forecast) bool {
 	}
 	interpolate(&at, &f.Minute)
 	f.WindowMax = at[windowMax]
-	f.Last = s.history.Last(5)
+	f.Last = s.history.Last()
 	f.Now = features.Estimate{Mean: f.Last}
 	next := at[0][L50]
 	switch now := s.newest; {
@@ -325,7 +326,12 @@ func (s *series) forecast(f *Forecast) bool {
 		f.Now.Mean = next
 	}
 	f.Known = int(s.history.Known)
-	f.Confidence = confidence(f.Known)
+	f.Confidence = Seasonal
+	if f.Known < coldMinutes {
+		f.Confidence = Cold
+	} else if f.Known < 2*1440 {
+		f.Confidence = Warm
+	}
 	f.Fallback = s.Last[midKnot].weight() > .5
 	f.Basis = Basis{Input: v.input, Covered: s.Coverage}
 	return true
@@ -334,18 +340,8 @@ func (s *series) forecast(f *Forecast) bool {
 // coldMinutes is the number of known minutes that a decision needs.
 const coldMinutes = 60
 
-func confidence(known int) Confidence {
-	switch {
-	case known < coldMinutes:
-		return Cold
-	case known < 2*1440:
-		return Warm
-	}
-	return Seasonal
-}
-
 // stage of the newest minute. An unknown minute counts as traffic, a nowcast without a count does not.
-func (s *series) stage() (reached stage) {
+func (s *series) stage() (reached int) {
 	for n := range int64(stageMinutes[numStages-2]) {
 		y := s.history.At(s.history.Newest - n)
 		traffic := y != 0

@@ -152,21 +152,22 @@ type Counters struct {
 
 // New returns an empty Pipeline.
 func New(cfg Config) *Pipeline {
-	services := map[string]features.Service{}
-	for i := range cfg.Pools { // configured rates give requests without times a KV occupancy
-		c := &cfg.Pools[i]
-		services[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.ITL}
-	}
-	maps.Copy(services, cfg.Features.Service) // a backtest sizes pools by a trace's peak, which forecasts must not know
+	services := map[string]features.Service{} // addPool adds those of pools
+	maps.Copy(services, cfg.Features.Service)
 	cfg.Features.Service = services
 	p := &Pipeline{
 		cfg: cfg,
 		state: state{
-			Version: snapshotVersion, Clock: cfg.Clock, Time: newTimekeeper(&cfg), Counters: Counters{Refused: map[ingest.Reason]uint64{}},
+			Version:   snapshotVersion,
+			Clock:     cfg.Clock,
+			Time:      newTimekeeper(&cfg),
+			Counters:  Counters{Refused: map[ingest.Reason]uint64{}},
 			Producers: features.NewProducers(cfg.Features, cfg.Clock == WallClock, nil),
 		},
-		dedup: ingest.NewDeduper(rememberedIDs), aggregator: features.New(cfg.Features), forecaster: forecaster.New(cfg.forecasterConfig()),
-		byName: map[string]*poolEntry{},
+		dedup:      ingest.NewDeduper(rememberedIDs),
+		aggregator: features.New(cfg.Features),
+		forecaster: forecaster.New(cfg.forecasterConfig()),
+		byName:     map[string]*poolEntry{},
 	}
 	for _, c := range cfg.Pools {
 		p.addPool(c)
@@ -494,6 +495,11 @@ func (p *Pipeline) admitPool(name string) *poolEntry {
 }
 
 func (p *Pipeline) addPool(c capacity.Pool) *poolEntry {
+	// Stated rates give requests without times a KV occupancy. A backtest sets others, because it sizes its pool by the
+	// peak of a trace, which forecasts must not know.
+	if _, set := p.cfg.Features.Service[c.Name]; !set {
+		p.cfg.Features.Service[c.Name] = features.Service{PrefillTokensPerS: c.Rates.PrefillTokensPerS, ITL: c.ITL}
+	}
 	e := &poolEntry{Name: c.Name, pool: c, AfterDecision: AfterDecision{Warmup: c.Warmup}}
 	i, _ := slices.BinarySearchFunc(p.pools, c.Name, func(e *poolEntry, name string) int { return strings.Compare(e.Name, name) })
 	p.pools, p.byName[c.Name] = slices.Insert(p.pools, i, e), e

@@ -121,6 +121,27 @@ func TestDefaultPool(t *testing.T) {
 	}
 }
 
+// Requests without times hold memory for as long as the stated rates say, also in a pool of default_pool.
+func TestServiceOfDefaultPool(t *testing.T) {
+	cfg := eventConfig(t, "listed")
+	cfg.Pools[0].ITL = 100 * time.Millisecond
+	cfg.DefaultPool = new(cfg.Pools[0])
+	var b ingest.Batch
+	for _, pool := range []string{"listed", "other"} {
+		b.Sums = append(b.Sums, ingest.Sum{Pool: pool, Class: "c", Start: midnight, Requests: 10, PromptTokens: 9000, CachedTokens: 0, OutputTokens: 2000})
+	}
+	b.Watermark = &ingest.Watermark{At: midnight.Add(time.Minute)}
+	held := map[string]float64{}
+	New(cfg).Apply(&b, func(o *Output) {
+		for i := range o.Windows {
+			held[o.Windows[i].Pool] += o.Windows[i].KVModelled
+		}
+	})
+	if held["listed"] == 0 || held["listed"] != held["other"] {
+		t.Errorf("token-seconds: %v", held)
+	}
+}
+
 // TestRefusedRecordsAddNoPool: records that are refused, acknowledgements and watermarks leave the places of max_pools to
 // pools that have telemetry. A replica report, a sum or a history is the first record of a pool.
 func TestRefusedRecordsAddNoPool(t *testing.T) {

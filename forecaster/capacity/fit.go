@@ -20,9 +20,7 @@ type Fit struct {
 	Model      Model
 	GPU        GPUMemory // of each GPU
 	TokenBytes float64   // of one token with every layer in full, on one GPU
-
-	element float64 // bytes of a cached number
-	gpus    int
+	Tokens     float64   // capacity of the replica's cache for requests of Config.ContextTokens, which matter for windowed layers
 }
 
 // memory is that of one GPU before the cache, all zero if it is not known. Layers and heads are divided evenly over the GPUs.
@@ -58,29 +56,22 @@ func (c *Config) memory() (b GPUMemory, err error) {
 // fit counts the bytes of a model on one replica: the memory that the engine may use, less weights and workspace, is
 // left for the cache. Errors name what is missing, or say that no memory is left.
 func (c *Config) fit(m Model, element float64, gpu GPUMemory) (*Fit, error) {
-	f := &Fit{Model: m, GPU: gpu, element: element, gpus: c.GPU.PerReplica}
+	f := &Fit{Model: m, GPU: gpu}
 	switch {
 	case m.Hybrid:
 		return nil, errors.New("some layers of this model keep a state for each sequence whose size is not counted; set kv_capacity_tokens as the engine prints it")
 	case gpu.Weights == 0:
 		return nil, errors.New("gpu.weights is not set; set the size of the checkpoint's files, such as 132GiB, or kv_capacity_tokens as the engine prints it")
 	}
-	f.TokenBytes = m.requestBytes(element, f.gpus, 1)
+	f.TokenBytes = m.requestBytes(element, c.GPU.PerReplica, 1)
 	f.GPU.KV = f.GPU.Memory - f.GPU.Unused - f.GPU.Weights - f.GPU.Workspace
 	if f.GPU.KV <= 0 {
 		return nil, fmt.Errorf("weights take %.1f GiB and the rest %.1f GiB of the %.1f GiB that a GPU may use: use more GPUs per replica, a smaller dtype, or a larger GPU",
 			f.GPU.Weights/gib, f.GPU.Workspace/gib, (f.GPU.Memory-f.GPU.Unused)/gib)
 	}
+	context := max(float64(c.ContextTokens), 1)
+	f.Tokens = math.Floor(f.GPU.KV / m.requestBytes(element, c.GPU.PerReplica, context) * context)
 	return f, nil
 }
 
 const gib = 1 << 30
-
-// Tokens is the capacity of the replica's cache in tokens, for requests of context tokens each. It depends on the
-// context only with windowed layers.
-func (f *Fit) Tokens(context float64) float64 {
-	if !(context > 0) {
-		return 0
-	}
-	return math.Floor(f.GPU.KV / f.Model.requestBytes(f.element, f.gpus, context) * context)
-}

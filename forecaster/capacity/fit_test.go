@@ -42,7 +42,7 @@ func TestTokensAgainstEngines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Tokens(1000); !near(got, tt.tokens, .05) {
+		if got := f.Tokens; !near(got, tt.tokens, .05) {
 			t.Errorf("%s holds %.0f tokens, the engine printed %.0f", tt.name, got, tt.tokens)
 		}
 	}

@@ -46,9 +46,9 @@ func NewFrom(c Config, files Files) (Pool, error) {
 	if err := c.check(); err != nil {
 		return Pool{}, err
 	}
-	zone, err := c.zone()
-	if err != nil {
-		return Pool{}, err
+	zone, err := time.LoadLocation(c.Timezone)
+	if err != nil || zone == time.Local { // "Local" would make forecasts depend on the machine
+		return Pool{}, c.errorf("timezone", "%q is no IANA time zone; write one such as UTC or Europe/Berlin", c.Timezone)
 	}
 	p := Pool{
 		Config: c, Zone: zone, KVTokens: float64(c.KVCapacityTokens),
@@ -130,19 +130,10 @@ func (p *Pool) readModel(modelJSON []byte) error {
 	case err != nil:
 		return p.errorf("gpu", "%w", err)
 	default:
-		p.KVTokens = fit.Tokens(max(float64(p.ContextTokens), 1))
+		p.KVTokens = fit.Tokens
 	}
 	p.Fit = fit
 	return nil
-}
-
-// zone is the pool's time zone. "Local" is refused, because forecasts would depend on the machine.
-func (c Config) zone() (*time.Location, error) {
-	zone, err := time.LoadLocation(c.Timezone)
-	if err != nil || zone == time.Local {
-		return nil, c.errorf("timezone", "%q is no IANA time zone; write one such as UTC or Europe/Berlin", c.Timezone)
-	}
-	return zone, nil
 }
 
 // PerReplica is the safe capacity of one replica in the dimension's unit; ok is false when it is unknown or the

@@ -135,9 +135,9 @@ func (h *History) At(m int64) float64 {
 	return float64(expand(h.ring[m%ringMinutes]))
 }
 
-// Last is the newest known value among the last n minutes; NaN if there is none.
-func (h *History) Last(n int) float64 {
-	for m := h.Newest; m > h.Newest-int64(n); m-- {
+// Last is the newest known value among the last five minutes; NaN if there is none.
+func (h *History) Last() float64 {
+	for m := h.Newest; m > h.Newest-5; m-- {
 		if y := h.At(m); !math.IsNaN(y) {
 			return y
 		}
