@@ -45,9 +45,8 @@ func newTracker(origins float64) (t tracker) {
 func (t *tracker) observe(from, to float64) {
 	was := t.Score
 	for i, tau := range Levels {
-		lo, hi := neighbours(i)
 		gain := max(1/trackerMemory[i], 1/float64(t.Seen))
-		step := gain * sparsity(i, float64(was[hi]-was[lo]))
+		step := gain * sparsity(i, &was)
 		below := 0.0 // share of the outcome that lies below the quantile
 		switch x := float64(was[i]); {
 		case to < x:
@@ -63,14 +62,12 @@ func (t *tracker) observe(from, to float64) {
 
 // sparsity is the inverse density at level i, from the distance of the neighbouring quantiles. It stays within bounds
 // relative to that of the standard normal distribution.
-func sparsity(i int, distance float64) float64 {
-	lo, hi := neighbours(i)
-	normal := math.Sqrt(2*math.Pi) * math.Exp(gaussian[i]*gaussian[i]/2) // inverse density of the standard normal
-	return min(max(distance/(Levels[hi]-Levels[lo]), minSparsity*normal), maxSparsity*normal)
+func sparsity(i int, scores *[NumLevels]float32) float64 {
+	lo, hi := max(i-1, 0), min(i+1, NumLevels-1)
+	x := float64(scores[hi]-scores[lo]) / (Levels[hi] - Levels[lo])
+	normal := math.Sqrt(2*math.Pi) * math.Exp(gaussian[i]*gaussian[i]/2)
+	return min(max(x, minSparsity*normal), maxSparsity*normal)
 }
-
-// neighbours are the levels on both sides of level i.
-func neighbours(i int) (lo, hi int) { return max(i-1, 0), min(i+1, NumLevels-1) }
 
 // phi is the standard normal distribution function.
 func phi(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }

@@ -69,8 +69,7 @@ var targets = network.Spans
 
 const (
 	numTargets = network.Targets
-	windowMax  = numTargets - 1 // index of the window maximum
-	numLeads   = numTargets - 1 // single leads come first
+	windowMax  = numTargets - 1 // index of the window maximum; single leads come before it
 	midLead    = 6              // index of the lead of 15 minutes
 )
 

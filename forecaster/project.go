@@ -25,19 +25,13 @@ type Lag interface {
 	ReadyBy(requested, now, t time.Time) float64
 }
 
-// leadQuantile of the warm-up lag is the lead time.
-const leadQuantile = 0.9
-
 // LeadTime is how soon a decision can take effect: the 90 % quantile of the warm-up lag and one tick.
-func LeadTime(lag Lag) time.Duration { return lag.Quantile(leadQuantile) + features.Minute }
+func LeadTime(lag Lag) time.Duration { return lag.Quantile(0.9) + features.Minute }
 
-// warningMargin is how far warnings look beyond the lead time. With a lead of 13 minutes, on the second thirds of
-// eleven traces, windows of 24 to 45 minutes warned of most saturations in time at equal false alarms: 12 % more than
-// 18 minutes.
-const warningMargin = 15 * time.Minute
-
-// WarningWindow is how far ahead a saturation is warned of: the lead time and a quarter of an hour.
-func WarningWindow(lead time.Duration) time.Duration { return lead + warningMargin }
+// WarningWindow is how far ahead a saturation is warned of: the lead time and a quarter of an hour. With a lead of 13
+// minutes, on the second thirds of eleven traces, windows of 24 to 45 minutes warned of most saturations in time at equal
+// false alarms: 12 % more than 18 minutes.
+func WarningWindow(lead time.Duration) time.Duration { return lead + 15*time.Minute }
 
 // Supply is the replicas of a pool: ready now, and pending.
 type Supply struct {
@@ -123,13 +117,15 @@ type Projection struct {
 // ready. ResourceProjection.AfterFailure is for the supply without the reserve for failures. Each path draws its own
 // warm-up lag, and its own capacity if that is uncertain. window is the span of probabilities and headroom. calibrator
 // turns shares of paths into probabilities; nil uses the shares. O(resources × paths × minutes).
-func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator) Projection {
+func Project(
+	pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve int, window time.Duration, calibrator *Calibrator,
+) Projection {
 	p := Projection{
 		Lead: LeadTime(lag), Supply: supply, Reserve: reserve,
 		ETA: ETA{Never, Never, Never}, Confidence: Cold,
 	}
 	span := WindowMinutes(window)
-	ready, left := readyPaths(pf, lag, supply, 0), readyPaths(pf, lag, supply, reserve)
+	ready, left := readyPaths(pf.Origin, lag, supply, 0), readyPaths(pf.Origin, lag, supply, reserve)
 	for i := range pf.Total {
 		f := &pf.Total[i]
 		name := f.Dimension
@@ -138,7 +134,8 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 			continue
 		}
 		if carries := pf.Minute.Carries(name, per); carries > per {
-			p.Warnings = append(p.Warnings, fmt.Sprintf("requests share prefixes: the engines hold only %.2f of their KV tokens, so the KV capacity of a replica counts as larger", per/carries))
+			p.Warnings = append(p.Warnings, fmt.Sprintf(
+				"requests share prefixes: the engines hold only %.2f of their KV tokens, so the KV capacity of a replica counts as larger", per/carries))
 			per = carries
 		}
 		r := projectResource(name, per, f.Paths, drawCapacity(pool, name, ready), span, calibrator)
@@ -172,13 +169,13 @@ func Project(pf *PoolForecast, pool Capacity, lag Lag, supply Supply, reserve in
 // readyPaths is the number of ready replicas minus reserve, on each path at the start of each minute. NumPaths is a
 // power of two and 53 is odd, so every level of the lag occurs once, in an order unrelated to the paths' ranks. All
 // replicas of a path have the same level. O(Horizon × pending × paths).
-func readyPaths(pf *PoolForecast, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
+func readyPaths(origin time.Time, lag Lag, supply Supply, reserve int) [][Horizon]float32 {
 	out := make([][Horizon]float32, NumPaths)
 	ready := make([]float64, len(supply.Pending))
 	for h := range Horizon {
-		at := pf.Origin.Add(time.Duration(h) * features.Minute)
+		at := origin.Add(time.Duration(h) * features.Minute)
 		for i, asked := range supply.Pending {
-			ready[i] = lag.ReadyBy(asked, pf.Origin, at)
+			ready[i] = lag.ReadyBy(asked, origin, at)
 		}
 		for j := range out {
 			level, n := (float64(j*53%NumPaths)+.5)/NumPaths, supply.Ready-reserve
@@ -332,9 +329,23 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		tenant, feature := &r.Shape.Tenant, &r.Shape.Feature
 		driver := Driver{
-			Class: r.key.Class, Cause: cause, Factor: size, Share: r.now / total, CacheHit: known(is.cacheHit()), CacheLoss: known(was.cacheHit() - is.cacheHit()),
-			Tenant: tenant.Name, TenantShare: zeroIfNaN(tenant.Share), TenantMargin: zeroIfNaN(tenant.Margin), TenantRise: tenant.Rise,
-			Feature: feature.Name, FeatureShare: zeroIfNaN(feature.Share), FeatureMargin: zeroIfNaN(feature.Margin), FeatureRise: feature.Rise,
+			Class:  r.key.Class,
+			Cause:  cause,
+			Factor: size,
+			Share:  r.now / total,
+
+			CacheHit:  known(is.cacheHit()),
+			CacheLoss: known(was.cacheHit() - is.cacheHit()),
+
+			Tenant:       tenant.Name,
+			TenantShare:  zeroIfNaN(tenant.Share),
+			TenantMargin: zeroIfNaN(tenant.Margin),
+			TenantRise:   tenant.Rise,
+
+			Feature:       feature.Name,
+			FeatureShare:  zeroIfNaN(feature.Share),
+			FeatureMargin: zeroIfNaN(feature.Margin),
+			FeatureRise:   feature.Rise,
 		}
 		if cause == "" {
 			driver.TenantRise, driver.FeatureRise = 0, 0 // not significant
@@ -378,7 +389,7 @@ type Limit struct {
 // skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
-	one := readyPaths(pf, nil, Supply{Ready: 1}, 0)
+	one := readyPaths(pf.Origin, nil, Supply{Ready: 1}, 0)
 	for _, l := range limits {
 		demand, now, ok := pf.sum(l.Dimensions)
 		if !(l.PerS > 0) || !ok {

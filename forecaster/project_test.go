@@ -183,7 +183,7 @@ func TestProjectOverdueReplica(t *testing.T) {
 	if p.ETA.P50 != 0 || p.Resources[0].Headroom.P90 >= 0 {
 		t.Errorf("ETA %v, headroom %+v", p.ETA, p.Resources[0].Headroom)
 	}
-	if f := readyPaths(&pf, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0); f[0][20] != 10 || f[0][45] != 11 {
+	if f := readyPaths(pf.Origin, slowLag{}, Supply{Ready: 10, Pending: []time.Time{minuteAt(-20)}}, 0); f[0][20] != 10 || f[0][45] != 11 {
 		t.Errorf("ready at minute 21: %v, at 46: %v", f[0][20], f[0][45])
 	}
 }

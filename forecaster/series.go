@@ -3,6 +3,7 @@ package forecaster
 import (
 	"hash/fnv"
 	"math"
+	"slices"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/model"
@@ -71,10 +72,7 @@ func newSeries(key features.Key, settle int) *series {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String())) // never fails
 	s := &series{settle: settle, phase: int64(hash.Sum64() % originEvery), history: model.NewHistory()}
-	s.origins = make([]origin, (lastKnot+settle)/originEvery+1)
-	for i := range s.origins {
-		s.origins[i].Minute = -1
-	}
+	s.origins = slices.Repeat([]origin{{Minute: -1}}, (lastKnot+settle)/originEvery+1)
 	for j := range s.Model {
 		for stage := range s.Model[j] {
 			s.Model[j][stage] = newTracker(trackerPrior)
@@ -277,7 +275,7 @@ type knotWeight struct {
 // knotWeights are linear in the root of the lead; outside the knots the nearest one counts.
 var knotWeights = func() (w [numTargets]knotWeight) {
 	root := func(k int) float64 { return math.Sqrt(float64(targets[k].To)) }
-	for k := range targets[:numLeads] {
+	for k := range targets[:windowMax] {
 		j := 0
 		for j < peakKnot-2 && k > knots[j+1] {
 			j++

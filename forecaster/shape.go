@@ -27,9 +27,11 @@ type shape struct {
 type shapeSums struct {
 	_ struct{} `cbor:",toarray"`
 
-	At                                                        int32   // minute since 1970
-	Minutes                                                   float32 // known
-	Requests, Retries, Prompt, Cached, PromptOfCached, Output float32
+	At                             int32   // minute since 1970
+	Minutes                        float32 // known
+	Requests, Retries              float32
+	Prompt, Cached, PromptOfCached float32 // tokens; PromptOfCached is the prompts whose cached tokens are known
+	Output                         float32 // tokens
 }
 
 func (s *shape) observe(minute int64, w *features.Window) {
@@ -38,10 +40,10 @@ func (s *shape) observe(minute int64, w *features.Window) {
 	}
 	r := shapeSums{At: int32(minute)}
 	if w.Covered { // else the minute is unknown, and the count incomplete
-		r = shapeSums{
-			At: int32(minute), Minutes: 1, Requests: float32(w.Requests), Retries: float32(w.Retries), Prompt: float32(w.PromptTokens),
-			Cached: float32(w.CachedTokens), PromptOfCached: float32(w.PromptOfCachedKnown), Output: float32(w.OutputTokens - w.OutputRetried + w.OutputUnserved),
-		}
+		r.Minutes = 1
+		r.Requests, r.Retries = float32(w.Requests), float32(w.Retries)
+		r.Prompt, r.Cached, r.PromptOfCached = float32(w.PromptTokens), float32(w.CachedTokens), float32(w.PromptOfCachedKnown)
+		r.Output = float32(w.OutputTokens - w.OutputRetried + w.OutputUnserved)
 	}
 	if minute >= s.Newest {
 		s.Tenant.observe(minute, w.Tenants)
@@ -155,7 +157,8 @@ func (s *shape) factors(dimension string) []factor {
 	output := s.compare(CauseOutput, func(r *shapeSums) float32 { return r.Output }, requestsOf)
 	switch dimension {
 	case features.DimPrefill:
-		cache := s.compare(CauseCache, func(r *shapeSums) float32 { return r.PromptOfCached - r.Cached }, func(r *shapeSums) float32 { return r.PromptOfCached })
+		uncached := func(r *shapeSums) float32 { return r.PromptOfCached - r.Cached }
+		cache := s.compare(CauseCache, uncached, func(r *shapeSums) float32 { return r.PromptOfCached })
 		cache.shown = 1 - cache.now
 		out = append(out, prompt, cache)
 	case features.DimDecode:

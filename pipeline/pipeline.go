@@ -177,7 +177,8 @@ func New(cfg Config) *Pipeline {
 
 func (c *Config) forecasterConfig() forecaster.Config {
 	return forecaster.Config{
-		Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter, Shown: c.ShownClasses, Events: c.Events,
+		Settle: c.Features.Revise, StaleAfter: c.Features.StaleAfter,
+		Shown: c.ShownClasses, Events: c.Events,
 		Zone: func(name string) *time.Location {
 			pool, _ := c.Pool(name)
 			return pool.Zone

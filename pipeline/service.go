@@ -69,8 +69,9 @@ func (p *Pipeline) updatePools(t time.Time, windows []features.Window, minutes [
 
 // limitsOf are a pool's limits. That of tokens counts cached ones, as providers do.
 func limitsOf(p *capacity.Pool) []forecaster.Limit {
+	requests, tokens := []string{features.DimRequests}, []string{features.DimPrefill, features.DimCached, features.DimDecode}
 	return []forecaster.Limit{
-		{Name: "limits.requests_per_min", Dimensions: []string{features.DimRequests}, PerS: p.Limits.RequestsPerMin / 60},
-		{Name: "limits.tokens_per_min", Dimensions: []string{features.DimPrefill, features.DimCached, features.DimDecode}, PerS: p.Limits.TokensPerMin / 60},
+		{Name: "limits.requests_per_min", Dimensions: requests, PerS: p.Limits.RequestsPerMin / 60},
+		{Name: "limits.tokens_per_min", Dimensions: tokens, PerS: p.Limits.TokensPerMin / 60},
 	}
 }

@@ -25,7 +25,7 @@ type Config struct {
 	DecodeTokensPerS  float64       `yaml:"decode_tokens_per_s"`  // per replica at the latency objective; 0 is unknown
 	MaxRequestsPerS   float64       `yaml:"max_requests_per_s"`   // per replica; 0 is no limit
 	MaxNumSeqs        int           `yaml:"max_num_seqs"`         // per replica; with itl it bounds decode
-	Rates             Source        `yaml:"rates"`                // which decide when stated and learned differ by over 25 %; "": see [Pool.Trust]
+	Rates             Source        `yaml:"rates"`                // stated or learned decide if they differ; "": see [Pool.Trust]
 	ITL               time.Duration `yaml:"itl"`                  // time per output token; 0 means 25ms
 	SLO               SLO           `yaml:"slo"`                  // latency objectives
 	CurveFile         string        `yaml:"curve_file"`           // path of a benchmark of one replica; the caller reads it
@@ -158,4 +158,10 @@ type Disaggregated struct {
 type Limits struct {
 	RequestsPerMin float64 `yaml:"requests_per_min"`
 	TokensPerMin   float64 `yaml:"tokens_per_min"` // prompt and output
+}
+
+// SLO is the latency objective of requests, for 90 % of them; zero durations are no objective.
+type SLO struct {
+	TTFT time.Duration `yaml:"ttft"` // from arrival to the first token
+	ITL  time.Duration `yaml:"itl"`  // from one output token to the next
 }

@@ -41,8 +41,8 @@ func gpuMemory(nameOrSize string) (bytes float64, err error) {
 	if bytes, err = parseSize(nameOrSize); err == nil && bytes > 0 {
 		return bytes, nil
 	}
-	names := strings.Join(slices.Sorted(maps.Keys(gpuGiB)), ", ")
-	return 0, fmt.Errorf("%q is no GPU known by name (%s) and no size such as 80GiB", nameOrSize, names)
+	return 0, fmt.Errorf("%q is no GPU known by name (%s) and no size such as 80GiB",
+		nameOrSize, strings.Join(slices.Sorted(maps.Keys(gpuGiB)), ", "))
 }
 
 // maxSize bounds a memory size: 1 PiB.

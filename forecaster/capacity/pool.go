@@ -1,3 +1,8 @@
+// Package capacity computes the capacity of a replica: KV-cache bytes per token from a model's config.json, tokens per
+// replica, service rates, and the lag between the request for a replica and its readiness.
+//
+// Pure: no clock, no I/O beyond the bytes it is given. Units: bytes, tokens, tokens per second; memory sizes are binary
+// (GiB = 2³⁰ bytes). Bounds: warm-up observations are kept in a fixed window.
 package capacity
 
 import (
@@ -76,16 +81,13 @@ func (p *Pool) readCurve(data []byte) error {
 		return p.errorf("curve_file", "%s: %w; measure a lower load, or set slo to what a replica can hold", p.CurveFile, err)
 	}
 	p.Rates.Source = Given
-	if prefill > 0 { // all of it is capacity
-		p.Rates.PrefillTokensPerS = prefill / p.PrefillTarget
-	} else {
+	if prefill == 0 {
 		p.notGiven = Prefill
-	}
-	if decode > 0 {
-		p.Rates.DecodeTokensPerS = decode
-	} else {
+	} else if decode == 0 {
 		p.notGiven = Decode
 	}
+	p.Rates.PrefillTokensPerS = cmp.Or(prefill/p.PrefillTarget, p.Rates.PrefillTokensPerS) // all of a measured rate is capacity
+	p.Rates.DecodeTokensPerS = cmp.Or(decode, p.Rates.DecodeTokensPerS)
 	return nil
 }
 

@@ -7,6 +7,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // History is the past of one series: the last 26 hours by the minute, the last 8 days by half hours, and averages at
 // several time scales. Minutes count from the Unix epoch. An unknown minute is NaN and is left out of every mean.
-// Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %. Memory: 5 KiB. Push and Amend are O(1).
+// Minutes older than an hour, and bins, are kept in 16 bits: within 0.05 %.
 type History struct {
 	Newest int64 // the newest minute pushed; -1 before the first
 	Known  int64 // number of known minutes ever pushed
@@ -46,15 +47,9 @@ const (
 // NewHistory returns an empty history.
 func NewHistory() *History {
 	h := &History{Newest: -1}
-	for i := range h.recent {
-		h.recent[i] = nan32
-	}
-	for i := range h.ring {
-		h.ring[i] = compactNaN
-	}
-	for i := range h.bins {
-		h.bins[i] = compactNaN
-	}
+	copy(h.recent[:], slices.Repeat([]float32{nan32}, exactMinutes))
+	copy(h.ring[:], slices.Repeat([]uint16{compactNaN}, ringMinutes))
+	copy(h.bins[:], slices.Repeat([]uint16{compactNaN}, ringBins))
 	return h
 }
 
