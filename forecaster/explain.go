@@ -24,10 +24,8 @@ type Covered struct {
 	Below [NumLevels]float32
 }
 
-const coveredMemory = 7 * OriginsPerDay
-
 func (c *Covered) add(y float64, published *Quantiles) {
-	c.N = min(c.N+1, coveredMemory)
+	c.N = min(c.N+1, 7*OriginsPerDay)
 	for i := range published {
 		hit := float32(0)
 		if y <= published[i] {

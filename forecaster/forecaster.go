@@ -99,7 +99,8 @@ const forgetAfter = 1440
 func (p *pool) observe(windows []features.Window) {
 	minute := windows[0].Start.Unix() / 60
 	multiplier := p.multiplier(minute)
-	sum, change := slices.Repeat([]features.Estimate{unknown}, len(features.Forecast)), make([]float64, len(features.Forecast))
+	sum := slices.Repeat([]features.Estimate{unknown}, len(features.Forecast)) // of the classes, by dimension
+	change := make([]float64, len(features.Forecast))                          // of the minute's mean, since it was last seen
 	for i := range windows {
 		w := &windows[i]
 		c := p.class(w.Class)
@@ -293,11 +294,9 @@ func (p *pool) addSeries(c *class, d int) *series {
 	return s
 }
 
-// weightHalfLife of the tokens that rank classes, in minutes.
-const weightHalfLife = 360
-
+// weightAt is the tokens by which classes are ranked. They halve in six hours.
 func (c *class) weightAt(minute int64) float64 {
-	return c.Weight * math.Exp2(-float64(max(minute-c.Shape.Newest, 0))/weightHalfLife)
+	return c.Weight * math.Exp2(-float64(max(minute-c.Shape.Newest, 0))/(6*60))
 }
 
 // rank selects the heaviest classes for the output. A shown class stays until a quarter more classes outrank it, so

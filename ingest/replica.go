@@ -69,8 +69,8 @@ type Ack struct {
 // MaxHistoryMinutes bounds the values of one [History]: a day.
 const MaxHistoryMinutes = 24 * 60
 
-// History is demand before telemetry began, recorded by another system. The models of one class, or of a pool's total
-// (class "*"), learn from it in one dimension. It is an event of the log, so that a replay learns the same.
+// History is demand before telemetry began, recorded by another system. The models of a whole pool (class "*") learn from
+// it in one dimension. It is an event of the log, so that a replay learns the same.
 type History struct {
 	Pool, Class, Dimension string
 	Start                  time.Time // of the first minute

@@ -273,7 +273,7 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 }
 
 // ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses one of an event that
-// is none of the newest maxIssues of the pool.
+// is none of the newest maxIssues of the pool, and one from the future: until then replicas would teach no lag.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	e := p.byName[a.Pool]
 	switch {
@@ -281,6 +281,8 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 		return ingest.ReasonUnknownEvent
 	case e == nil:
 		return ingest.ReasonUnknownPool
+	case p.cfg.Clock == WallClock && !p.state.Time.plausible(a.At):
+		return ingest.ReasonFuture
 	case p.resuming(e):
 		return ""
 	}

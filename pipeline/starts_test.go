@@ -102,6 +102,23 @@ func TestWarmupFromPendingReplicas(t *testing.T) {
 	}
 }
 
+// An acknowledgement from the future is refused: until then no report of a replica would teach the warm-up.
+func TestAckFromTheFuture(t *testing.T) {
+	cfg := eventConfig(t, "p")
+	cfg.Clock = WallClock
+	p := New(cfg)
+	e := p.byName["p"]
+	e.Issued = []issue{{7, midnight}}
+	b := ingest.Batch{ReceivedAt: midnight.Add(10 * time.Minute), Acks: []ingest.Ack{
+		{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: midnight.AddDate(1, 0, 0)},
+		{Pool: "p", Generation: 7, Stage: ingest.AckReady, At: midnight.Add(9 * time.Minute)},
+	}}
+	p.Apply(&b, func(*Output) {})
+	if len(b.Refused) != 1 || b.Refused[0].Reason != ingest.ReasonFuture || !e.LastReadyAck.Equal(midnight.Add(9*time.Minute)) {
+		t.Errorf("refused %v; the last acknowledgement is of %v", b.Refused, e.LastReadyAck)
+	}
+}
+
 // TestRequestTimeOfAcks: the warm-up of an ack begins when replicas were requested, also for a later decision that
 // renews the request. Decisions that request no more replicas have no such time.
 func TestRequestTimeOfAcks(t *testing.T) {

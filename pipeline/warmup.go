@@ -128,9 +128,10 @@ func (e *poolEntry) recordIssue(d *alerting.Decision) {
 }
 
 func (e *poolEntry) issuedAt(generation int64) (time.Time, bool) {
-	i := slices.IndexFunc(e.Issued, func(x issue) bool { return x.Generation == generation })
-	if i < 0 {
-		return time.Time{}, false
+	for _, x := range e.Issued {
+		if x.Generation == generation {
+			return x.At, true
+		}
 	}
-	return e.Issued[i].At, true
+	return time.Time{}, false
 }

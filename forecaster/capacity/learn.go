@@ -72,7 +72,7 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	b, kv := m.Decoding/unitDecoding, m.KV/unitKV
 	weight := 1.0
 	if s.Seen >= 3 {
-		residual := math.Abs(m.ITL - s.law().at(b, kv))
+		residual := math.Abs(m.ITL - s.fitITL().at(b, kv))
 		if bound := huber * perMean * s.Scale; residual > bound && bound > 0 {
 			weight = bound / residual
 		}
@@ -93,16 +93,16 @@ func (s *Service) observeDecode(m ServiceMinute) {
 	s.Seen = fade*s.Seen + 1
 }
 
-// law is ITL(b, kv) in scaled units.
-type law struct{ a0, a1, a2 float64 }
+// linearITL is ITL(b, kv) in scaled units.
+type linearITL struct{ a0, a1, a2 float64 }
 
-func (l law) at(b, kv float64) float64 { return l.a0 + l.a1*b + l.a2*kv }
+func (l linearITL) at(b, kv float64) float64 { return l.a0 + l.a1*b + l.a2*kv }
 
-// law is the least-squares solution with non-negative slopes: the best allowed one of the four without one slope, both
+// fitITL is the least-squares solution with non-negative slopes: the best allowed one of the four without one slope, both
 // or none. A very small ridge makes collinear loads solvable.
-func (s *Service) law() law {
+func (s *Service) fitITL() linearITL {
 	n := &s.Normal
-	best, bestLoss := law{}, math.Inf(1)
+	best, bestLoss := linearITL{}, math.Inf(1)
 	for _, use := range [...][2]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
 		a := [3][4]float64{{n[0], n[1], n[2], n[6]}, {n[1], n[3], n[4], n[7]}, {n[2], n[4], n[5], n[8]}}
 		for i, used := range use {
@@ -123,7 +123,7 @@ func (s *Service) law() law {
 		loss += 2 * (x[0]*x[1]*n[1] + x[0]*x[2]*n[2] + x[1]*x[2]*n[4])
 		loss -= 2 * (x[0]*n[6] + x[1]*n[7] + x[2]*n[8])
 		if loss < bestLoss {
-			best, bestLoss = law{x[0], x[1], x[2]}, loss
+			best, bestLoss = linearITL{x[0], x[1], x[2]}, loss
 		}
 	}
 	return best
@@ -174,7 +174,7 @@ func (s *Service) Decode(slots int, kvTokens, objective float64) (e Estimate, ok
 	if s.Seen < minMinutes || !(objective > 0) || !(s.Normal[1] > 0) {
 		return e, false
 	}
-	l := s.law()
+	l := s.fitITL()
 	context := s.Held / s.Normal[1]
 	knee := func(objective float64) float64 {
 		b := math.Inf(1)
