@@ -20,6 +20,7 @@ type tick struct {
 	ready, pending, desired int
 	reserve, limit          int
 	lead                    time.Duration
+	assumed                 bool // ready and pending are assumed: no replica reports
 	warns                   bool // of a saturation
 	cause                   string
 	resources               []resource
@@ -34,7 +35,7 @@ type resource struct {
 func newTick(d *alerting.Decision) tick {
 	t := tick{
 		at: d.Tick, ready: d.Ready, pending: d.Pending, desired: d.Desired, reserve: d.Reserves.Total(), limit: d.Limit,
-		lead: d.Lead, cause: d.Cause(),
+		lead: d.Lead, cause: d.Cause(), assumed: d.SupplyAssumed,
 		warns: d.Ahead() >= d.WarnFrom && !d.Stale,
 	}
 	for _, r := range d.Resources {
@@ -66,7 +67,7 @@ type poolMinute struct {
 // load is a pool's load in one minute, in the resource that needs most replicas.
 type load struct {
 	replicas    float64 // load over the capacity of one; NaN if unknown
-	utilisation float64 // of the ready replicas; NaN if unknown
+	utilisation float64 // of the ready replicas; +Inf for a load without any, NaN if unknown
 	resource    string
 }
 
@@ -85,14 +86,19 @@ func (p *pool) setMinutes() {
 
 // load of a minute, with the capacities and ready replicas of a decision.
 func (p *pool) load(t *tick, minute int) load {
-	out := load{replicas: math.NaN(), utilisation: math.NaN()}
+	out := load{replicas: math.NaN()}
 	for _, r := range t.resources {
 		n := p.loadOf(r.dimension, minute) / r.perReplica
 		if r.perReplica > 0 && !math.IsNaN(n) && !(n <= out.replicas) {
 			out.replicas, out.resource = n, r.dimension
 		}
 	}
-	if t.ready > 0 {
+	switch {
+	case t.ready == 0 && t.assumed:
+		out.utilisation = math.NaN()
+	case out.replicas == 0:
+		out.utilisation = 0 // also without a ready replica
+	default:
 		out.utilisation = out.replicas / float64(t.ready)
 	}
 	return out

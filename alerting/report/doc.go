@@ -37,15 +37,15 @@
 // If records come late, the last value was not yet complete at the origin, so the real skill is larger.
 //
 // Saturation: a minute is saturated if the load of the pool in some resource is above ready replicas × capacity of one,
-// both by the decision in force; in a disaggregated pool, by the decode replicas. Saturated minutes at most ten minutes
-// apart are one episode. It belongs to the period of its start. Forecast of an episode is the median forecast load of
-// its peak minute 15 minutes before, over the same capacity. Cause is what the decision in force in that minute names
-// as the driver of demand. A warning is a run of decisions, on fresh telemetry, whose probability is at least the
-// pool's threshold for warnings. Its claim lasts a warning window (forecaster.WarningWindow) from its last decision. An
-// episode that begins within a claim is in time if the warning came at least a lead time before it, else late; outside
-// of any claim it is missed. A warning without an episode is averted if load exceeded the capacity that was ready at
-// its start, else false. A warning that starts during an episode is not counted. If its claim outlasts the period, or
-// demand in it is unknown, it is open.
+// both by the decision in force; in a disaggregated pool, by the decode replicas. Any load saturates a pool of which
+// all replicas are known not to be ready. Saturated minutes at most ten minutes apart are one episode. It belongs to
+// the period of its start. Forecast of an episode is the median forecast load of its peak minute 15 minutes before,
+// over the same capacity. Cause is what the decision in force in that minute names as the driver of demand. A warning
+// is a run of decisions, on fresh telemetry, whose probability is at least the pool's threshold for warnings. Its claim
+// lasts a warning window (forecaster.WarningWindow) from its last decision. An episode that begins within a claim is in
+// time if the warning came at least a lead time before it, else late; outside of any claim it is missed. A warning
+// without an episode is averted if load exceeded the capacity that was ready at its start, else false. A warning that
+// starts during an episode is not counted. If its claim outlasts the period, or demand in it is unknown, it is open.
 //
 // Provision: need is load over PerReplica of the decision in force, rounded up, in the resource where it is largest;
 // minutes with unknown need do not count. Over is Σ max(0, ready − max(need + reserves,

@@ -286,17 +286,29 @@ func TestSaturations(t *testing.T) {
 	}
 }
 
-// If the capacity is unknown, there are no saturations and no known minutes.
-func TestSaturationUnknown(t *testing.T) {
-	h := &past{demand: map[features.Key][]float64{total: make([]float64, 200)}}
-	for m := range 200 {
-		h.demand[total][m] = 50
-		d := decision(m, 0, .9)
-		h.decisions = append(h.decisions, d)
-	}
-	got := reconcile(t, h, 60, 120).Pools[0].Saturation
-	if got.KnownMinutes != 0 || got.False != 0 || len(got.Episodes) != 0 {
-		t.Errorf("%+v", got)
+// Without a ready replica, any load saturates the pool if replicas report. If none reports, nothing is known.
+func TestNoReadyReplica(t *testing.T) {
+	for name, c := range map[string]struct {
+		demand  float64
+		assumed bool
+		want    Saturation
+	}{
+		"outage":     {demand: 50, want: Saturation{KnownMinutes: 60, SaturatedMinutes: 60}},
+		"no demand":  {want: Saturation{KnownMinutes: 60, False: 1}},
+		"no reports": {demand: 50, assumed: true, want: Saturation{Open: 1}},
+	} {
+		h := &past{demand: map[features.Key][]float64{}}
+		for m := range 200 {
+			d := decision(m, 0, 0)
+			if d.SupplyAssumed = c.assumed; m >= 70 && m < 75 {
+				d.Resources[0].Ahead = .9
+			}
+			h.demand[total], h.decisions = append(h.demand[total], c.demand), append(h.decisions, d)
+		}
+		got := reconcile(t, h, 60, 120).Pools[0].Saturation
+		if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Saturation{}, "Episodes", "LeadMinutes")); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ type Episode struct {
 	Start       time.Time `json:"start"`
 	Minutes     int       `json:"minutes"`     // from its first to its last saturated minute
 	Resource    string    `json:"resource"`    // at its peak
-	Utilisation Number    `json:"utilisation"` // at its peak, of the capacity that was ready
+	Utilisation Number    `json:"utilisation"` // at its peak, of the capacity that was ready; infinite (null) without a ready replica
 	Forecast    Number    `json:"forecast"`    // of Utilisation: the median load forecast 15 minutes before, over the same capacity
 	Outcome     Outcome   `json:"outcome"`
 	LeadMinutes Number    `json:"lead_minutes"`    // from its warning; unknown when missed

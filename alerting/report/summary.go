@@ -122,9 +122,9 @@ func (s *sums) saturated(r *Report) string {
 		return "The load was above the planned capacity of the ready replicas for " + minutes + ", at the beginning."
 	}
 	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. "+
-		"The worst began on %s and lasted %d min; the load reached %s of the capacity for %s",
+		"The worst began on %s and lasted %d min; %s for %s",
 		value.Count(len(s.saturation.Episodes), "time"), minutes,
-		r.Day(worst.Start), worst.Minutes, value.Percent(worst.Utilisation), alerting.ResourceName(worst.Resource))
+		r.Day(worst.Start), worst.Minutes, worst.reached(), alerting.ResourceName(worst.Resource))
 	if len(r.Pools) > 1 {
 		text += " of " + s.worstOf
 	}
@@ -263,6 +263,14 @@ func (p *Pool) MainAccuracy() *Accuracy {
 		tightest = slices.IndexFunc(rows, func(a Accuracy) bool { return a.Dimension == p.Timeline.Resources[0].Resource })
 	}
 	return &rows[max(tightest, 0)]
+}
+
+// reached says how high the load was at the peak of an episode.
+func (e *Episode) reached() string {
+	if !e.Utilisation.Known() {
+		return "no replica was ready"
+	}
+	return "the load reached " + value.Percent(e.Utilisation) + " of the capacity"
 }
 
 // shortfall is an upper bound of the missing capacity, in minutes of the ready capacity.
