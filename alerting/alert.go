@@ -55,7 +55,7 @@ type Alert struct {
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 
-// GenerationOf is the generation in the id of a pool's event; 0 for any other id.
+// GenerationOf is the generation in the id of a pool's event; 0, which no event has, for any other id.
 func GenerationOf(pool, id string) int64 {
 	digits, ok := strings.CutPrefix(id, pool+"-")
 	if generation, err := strconv.ParseUint(digits, 10, 63); ok && err == nil {

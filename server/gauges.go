@@ -32,7 +32,7 @@ type add func(family string, value float64, labels ...string)
 var families = append([]family{
 	{"forewarm_advice_valid", "gauge", "1 when an autoscaler may obey the decision: the mode is active, telemetry is fresh, and enough of it is known (5 minutes if replicas report, else an hour)."},
 	{"forewarm_alerts_firing", "gauge", "Alerts that are firing."},
-	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, but would not after a failure that it keeps replicas for. Prefill replicas of a disaggregated pool have role prefill."},
+	{"forewarm_below_reserve", "gauge", "1 when the pool serves its demand, but would not after a failure that it keeps replicas for. Prefill replicas of a disaggregated pool have role prefill. Absent while demand or capacity is unknown."},
 	{"forewarm_binding_resource", "gauge", "1 for the resource of the pool that needs most replicas, in a disaggregated pool most decode replicas."},
 	{"forewarm_desired_replicas", "gauge", "Replicas that the pool should have, with those that are starting, also where the advice may not be obeyed: autoscalers join it with forewarm_advice_valid == 1. A disaggregated pool has one value for each role, too."},
 	{"forewarm_driver_change", "gauge", "How much a cause behind a rise changed: the newest value over that of an hour ago. For cause mix it is the share of the pool's requests, for cache the hit ratio, for retries the share of attempts."},
@@ -123,7 +123,9 @@ func collectDecision(d *alerting.Decision, add add) {
 		add("forewarm_warning_threshold", d.WarnFrom)
 	}
 	side := func(d *alerting.Decision, role string) {
-		add("forewarm_below_reserve", boolean(d.BelowReserve()), "role", role)
+		if len(d.Resources) > 0 {
+			add("forewarm_below_reserve", boolean(d.BelowReserve()), "role", role)
+		}
 		add("forewarm_limit_replicas", float64(d.Limit), "role", role)
 		add("forewarm_needed_replicas", float64(d.Needed), "role", role)
 	}
