@@ -23,7 +23,7 @@ func TestManifestQueries(t *testing.T) {
 	for _, d := range out.Decisions() {
 		d.Mode = "active"
 	}
-	e.Observe(out)
+	e.Observe(out, time.Now())
 	text, queries := exposition(e), 0
 	line := regexp.MustCompile(`(?m)^\s*-? *(query|seriesQuery|metricsQuery): ['"]?(.*?)['"]?$`)
 	for _, file := range files {

@@ -38,7 +38,7 @@ type Exporter struct {
 	mu      sync.Mutex
 	help    map[string]string
 	gauges  []byte    // of the last tick with decisions, rendered
-	decided time.Time // time of that tick, by the clock of this process
+	decided time.Time // see Observe
 }
 
 // NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
@@ -68,8 +68,8 @@ func NewExporter(version string, staleAfter time.Duration) *Exporter {
 	return e
 }
 
-// Observe sets the gauges from the output of a tick.
-func (e *Exporter) Observe(out *pipeline.Output) {
+// Observe sets the gauges from the output of a tick. Their age counts from decided.
+func (e *Exporter) Observe(out *pipeline.Output, decided time.Time) {
 	for _, d := range out.Decisions() {
 		e.decisions(d.PoolAction()).Inc()
 		if d.Publish {
@@ -82,7 +82,7 @@ func (e *Exporter) Observe(out *pipeline.Output) {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.gauges, e.decided = gauges, time.Now()
+		e.gauges, e.decided = gauges, decided
 	}
 }
 

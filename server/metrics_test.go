@@ -47,7 +47,7 @@ func fullExporter() *Exporter {
 	e.Records.Add(10)
 	e.Refused(ingest.ReasonNotJSON).Add(4)
 	e.CountCall("keda", "GetMetrics", "Unavailable")
-	e.Observe(fullOutput())
+	e.Observe(fullOutput(), time.Now())
 	return e
 }
 
@@ -92,12 +92,12 @@ func TestExpositionIsValid(t *testing.T) {
 func TestGaugesDisappear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewExporter("v1", 10*time.Minute)
-		e.Observe(fullOutput())
+		e.Observe(fullOutput(), time.Now())
 		const chat = `forewarm_desired_replicas{pool="chat",role="all"} 8`
 		if !strings.Contains(exposition(e), chat) {
 			t.Fatal("no gauge after a tick")
 		}
-		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute)})
+		e.Observe(&pipeline.Output{Tick: origin.Add(time.Minute)}, time.Now())
 		if !strings.Contains(exposition(e), chat) {
 			t.Error("a tick without decisions removed the gauges")
 		}
@@ -111,7 +111,7 @@ func TestGaugesDisappear(t *testing.T) {
 		}
 		out := fullOutput()
 		out.Pools, out.Alerts = out.Pools[:1], nil // without pool chat
-		e.Observe(out)
+		e.Observe(out, time.Now())
 		if strings.Contains(exposition(e), `pool="chat"`) {
 			t.Error("gauges of a removed pool are still there")
 		}

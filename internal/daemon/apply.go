@@ -49,7 +49,11 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
 	d.setStatus(func(s *server.Status) { s.TickedAt = time.Now() }) // first: the age of advice
 	d.board.Observe(out)
-	d.exporter.Observe(out)
+	decided := out.Tick // after an outage it may be hours old
+	if d.cfg.Clock == pipeline.EventClock {
+		decided = time.Now()
+	}
+	d.exporter.Observe(out, decided)
 	err := d.store.Append(out)
 	d.note(d.failedWrites, "series", err)
 	d.note(d.failedWrites, "compaction", d.store.CompactError())

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/forewarm/forewarm/forecaster"
 	"github.com/forewarm/forewarm/internal/testenv"
+	"github.com/forewarm/forewarm/pipeline"
 )
 
 // TestTickBeforeStoring: the advice of a tick has its age before the series are stored, which may take long.
@@ -35,5 +38,23 @@ func TestTickBeforeStoring(t *testing.T) {
 	testenv.Await(t, "a tick that is not stored", lost.Load)
 	if !dated.Load() {
 		t.Errorf("while a tick is stored, its decision is shown and has no age")
+	}
+}
+
+// TestOldDecisionHasNoGauges: after an outage the newest minutes of the stream may be hours old. What is decided for them
+// is no advice any more. The event clock has no relation to the clock of the machine.
+func TestOldDecisionHasNoGauges(t *testing.T) {
+	for clock, want := range map[string]bool{"wall": false, "event": true} {
+		d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "clock: "+clock, "pools: [{name: chat, replicas: {max: 9}}]"))
+		pool := pipeline.PoolOutput{Pool: "chat", Forecast: forecaster.PoolForecast{Pool: "chat"}}
+		d.emit(&pipeline.Output{Tick: time.Now().Truncate(time.Minute).Add(-time.Hour), Pools: []pipeline.PoolOutput{pool}})
+		var text strings.Builder
+		d.exporter.WritePrometheus(&text)
+		if got := strings.Contains(text.String(), "forewarm_pool_stale"); got != want {
+			t.Errorf("clock %s: gauges of a decision that is an hour old: %v, want %v", clock, got, want)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
