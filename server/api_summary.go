@@ -80,10 +80,15 @@ func riskOf(p *PoolView) (out riskJSON) {
 	if p.Forecast.Stale {
 		return out
 	}
-	for r := range resources(p.Projection) {
-		x := riskJSON{Binding: r.Dimension, HeadroomNow: number(1 - r.Utilisation), Probability: number(r.Probability[forecaster.Horizon-1]), ETA: eta(r.ETA)}
+	for r, of := range resources(p.Projection) {
+		x := riskJSON{
+			Binding:     r.Dimension,
+			HeadroomNow: number(1 - r.Utilisation),
+			Probability: number(r.Probability[forecaster.Horizon-1]),
+			ETA:         eta(r.ETA),
+		}
 		if f := p.Forecast.Of(r.Dimension); f != nil {
-			x.HeadroomWorst = worst(p, f)
+			x.HeadroomWorst = worst(r, of, f, p.Decision.Retried(r.Dimension).LoadFactor())
 		}
 		if out.Binding == "" || x.Probability > out.Probability || x.Probability == out.Probability && x.HeadroomNow < out.HeadroomNow {
 			out = x
@@ -92,15 +97,13 @@ func riskOf(p *PoolView) (out riskJSON) {
 	return out
 }
 
-// worst is nil if no capacity is known.
-func worst(p *PoolView, f *forecaster.Forecast) (out *worstJSON) {
-	r, _ := p.resource(f.Dimension)
-	factor := p.Decision.Retried(f.Dimension).LoadFactor()
-	for h, ready := range readyAhead(p, f) {
-		capacity := r.PerReplica * float64(ready)
-		likely, bad := number(1-factor*f.Minute[h][forecaster.L50]/capacity), number(1-factor*f.Minute[h][forecaster.L90]/capacity)
-		if bad.Known() && (out == nil || bad < out.P10) {
-			out = &worstJSON{bad, likely, f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
+// worst is the minute with the least headroom, without those in which no replica is ready; nil if no other is left.
+// factor is of the load over the demand.
+func worst(r *forecaster.ResourceProjection, of *forecaster.Projection, f *forecaster.Forecast, factor float64) (out *worstJSON) {
+	for h, ready := range readyAhead(of, f.Origin) {
+		headroom := func(level int) number { return number(1 - factor*f.Minute[h][level]/(r.PerReplica*float64(ready))) }
+		if p10 := headroom(forecaster.L90); p10.Known() && (out == nil || p10 < out.P10) {
+			out = &worstJSON{p10, headroom(forecaster.L50), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
 		}
 	}
 	return out

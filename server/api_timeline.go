@@ -40,11 +40,11 @@ type timelineJSON struct {
 	Pool     string    `json:"pool"`
 	Resource string    `json:"resource"`
 	Unit     string    `json:"unit"`
-	From     time.Time `json:"from,omitzero"`
-	At       time.Time `json:"at,omitzero"` // when the forecast was made; these four are left out before the first tick
-	To       time.Time `json:"to,omitzero"`
-	Newest   time.Time `json:"newest,omitzero"` // up to which loads are known
-	Past     bool      `json:"past"`            // a stored forecast: only some of its minutes are kept
+	From     time.Time `json:"from"`
+	At       time.Time `json:"at"` // when the forecast was made
+	To       time.Time `json:"to"`
+	Newest   time.Time `json:"newest"` // up to which loads are known
+	Past     bool      `json:"past"`   // a stored forecast: only some of its minutes are kept
 
 	Actual   []pointJSON        `json:"actual"`
 	Forecast []bandJSON         `json:"forecast"`
@@ -91,17 +91,15 @@ func (s *Server) timeline(r *http.Request, p *PoolView) (*timelineJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), Actual: []pointJSON{}, Forecast: []bandJSON{}, Steps: []stepJSON{}, Marks: []markJSON{}}
-	live := p.Forecast.Of(resource)
-	out.Newest = p.Forecast.Origin.UTC()
-	out.Past = !at.IsZero() && at.Before(out.Newest)
-	if out.At = out.Newest; out.Past {
-		out.At = at.UTC().Truncate(time.Minute)
+	newest, live := p.Forecast.Origin.UTC(), p.Forecast.Of(resource)
+	out := &timelineJSON{Pool: p.Pool, Resource: resource, Unit: unit(resource), At: newest, Newest: newest, Forecast: []bandJSON{}}
+	if !at.IsZero() && at.Before(newest) {
+		out.At, out.Past = at.UTC().Truncate(time.Minute), true
 	}
 	out.From, out.To = out.At.Add(-timelinePast), out.At.Add(forecaster.Horizon*time.Minute)
-	known := out.To
-	if out.Newest.Before(known) {
-		known = out.Newest
+	known := newest // the end of what is known of the shown time
+	if out.To.Before(newest) {
+		known = out.To
 	}
 	decisions, err := s.History.PoolDecisions(r.Context(), p.Pool, out.From, known.Add(time.Minute))
 	if err != nil {
@@ -187,9 +185,10 @@ func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, 
 func bands(f *forecaster.Forecast, factor float64) []bandJSON {
 	out := []bandJSON{}
 	for h := range f.Minute {
-		if q := &f.Minute[h]; !math.IsNaN(q[forecaster.L50]) {
+		load := func(level int) number { return number(factor * f.Minute[h][level]) }
+		if load(forecaster.L50).Known() {
 			at := f.Origin.Add(time.Duration(h) * time.Minute).UTC()
-			out = append(out, bandJSON{at, number(factor * q[forecaster.L10]), number(factor * q[forecaster.L50]), number(factor * q[forecaster.L90]), number(factor * q[forecaster.L95])})
+			out = append(out, bandJSON{at, load(forecaster.L10), load(forecaster.L50), load(forecaster.L90), load(forecaster.L95)})
 		}
 	}
 	return out
@@ -211,10 +210,9 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 				}
 			}
 		}
-		if n := len(out); n > 0 && out[n-1].Ready == x.Ready && out[n-1].Pending == x.Pending && out[n-1].Desired == x.Desired && equal(out[n-1].Capacity, x.Capacity) {
-			continue
+		if len(out) == 0 || !x.same(&out[len(out)-1]) {
+			out = append(out, x)
 		}
-		out = append(out, x)
 	}
 	if len(out) > 0 && out[0].At.Sub(from) <= time.Minute {
 		out[0].At = from
@@ -222,20 +220,34 @@ func steps(decisions []alerting.Decision, resource string, from time.Time) []ste
 	return out
 }
 
-// equal is equality with NaN equal to NaN.
-func equal(a, b number) bool { return a == b || a != a && b != b }
+// same reports whether two steps have the same replicas and capacity, which may be unknown.
+func (x *stepJSON) same(y *stepJSON) bool {
+	capacity := x.Capacity == y.Capacity || !x.Capacity.Known() && !y.Capacity.Known()
+	return x.Ready == y.Ready && x.Pending == y.Pending && x.Desired == y.Desired && capacity
+}
 
 // stepsAhead are the replicas at each future minute in which some become ready.
 func stepsAhead(p *PoolView, f *forecaster.Forecast) (out []stepJSON) {
-	r, of := p.resource(f.Dimension)
-	for h, ready := range readyAhead(p, f) {
-		if len(out) > 0 && ready == out[len(out)-1].Ready {
+	for r, of := range resources(p.Projection) {
+		if r.Dimension != f.Dimension {
 			continue
 		}
-		pending := of.Supply.Ready + len(of.Supply.Pending) - ready
-		out = append(out, stepJSON{f.Origin.Add(time.Duration(h) * time.Minute).UTC(), ready, pending, value.Unknown, number(float64(ready) * r.PerReplica), true})
+		for h, ready := range readyAhead(of, f.Origin) {
+			if len(out) > 0 && ready == out[len(out)-1].Ready {
+				continue
+			}
+			out = append(out, stepJSON{
+				At:       f.Origin.Add(time.Duration(h) * time.Minute).UTC(),
+				Ready:    ready,
+				Pending:  of.Supply.Ready + len(of.Supply.Pending) - ready,
+				Desired:  value.Unknown,
+				Capacity: number(float64(ready) * r.PerReplica),
+				Ahead:    true,
+			})
+		}
+		return out
 	}
-	return out
+	return nil
 }
 
 // marks are the changes of the requested replicas, and the starts of alerts.
@@ -263,18 +275,13 @@ func (s *Server) marks(ctx context.Context, p *PoolView, decisions []alerting.De
 	return out, nil
 }
 
-// readyAhead is the replicas that serve a dimension in each future minute: ready ones, and pending ones after their lead
-// time. It is nil if the capacity of the dimension is unknown.
-func readyAhead(p *PoolView, f *forecaster.Forecast) []int {
-	r, of := p.resource(f.Dimension)
-	if r == nil || !(r.PerReplica > 0) {
-		return nil
-	}
+// readyAhead is the replicas that serve in each minute from origin on: ready ones, and pending ones after their lead time.
+func readyAhead(of *forecaster.Projection, origin time.Time) []int {
 	out := make([]int, forecaster.Horizon)
 	for h := range out {
 		out[h] = of.Supply.Ready
 		for _, asked := range of.Supply.Pending {
-			if !asked.Add(of.Lead).After(f.Origin.Add(time.Duration(h) * time.Minute)) {
+			if !asked.Add(of.Lead).After(origin.Add(time.Duration(h) * time.Minute)) {
 				out[h]++
 			}
 		}

@@ -1,9 +1,9 @@
 package server
 
 import (
-	"fmt"
 	"html/template"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,6 +47,12 @@ func timeAxis(title, description, unit string, width, height float64, from, to t
 	return c
 }
 
+// axis is an empty chart of the span of a timeline.
+func (t *timelineJSON) axis(title, unit string, height, top float64) *draw.Chart {
+	description := "of pool " + t.Pool + "; the table below has the numbers"
+	return timeAxis(title, description, unit, wideWidth, height, t.From, t.To, top)
+}
+
 func columnOf[T any](list []T, value func(*T) float64) []float64 {
 	out := make([]float64, len(list))
 	for i := range list {
@@ -57,23 +63,27 @@ func columnOf[T any](list []T, value func(*T) float64) []float64 {
 
 // loadChart draws load and capacity from the answer of /timeline.
 func loadChart(t *timelineJSON) *figure {
-	if t.At.IsZero() {
-		return nil
-	}
 	load := columnOf(t.Actual, func(x *pointJSON) float64 { return float64(x.Value) })
 	ahead := columnOf(t.Forecast, func(x *bandJSON) float64 { return minutesFrom(t.From, x.At) + .5 })
 	p90 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P90) })
 	p95 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P95) })
 	limits := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Capacity) })
-	out := &figure{Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit, Legend: []key{
-		{"actual", "load", false}, {"median", "forecast", false}, {"inner", "8 of 10 outcomes lie in it", true}, {"outer", "19 of 20 lie below its top", true}}}
+	out := &figure{
+		Title: dimensionName(t.Resource) + ": load and capacity, " + t.Unit,
+		Legend: []key{
+			{"actual", "load", false},
+			{"median", "forecast", false},
+			{"inner", "8 of 10 outcomes lie in it", true},
+			{"outer", "19 of 20 lie below its top", true},
+		},
+	}
 	top, shown := value.Highest(load, p95), value.Highest(limits)
 	if shown > top*highestLimit && top > 0 {
 		out.Note, limits = "The capacity ("+value.Short(shown)+" "+t.Unit+") is above the picture.", nil
 	} else {
 		top = max(top, shown)
 	}
-	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), t.Unit, wideWidth, wideHeight, t.From, t.To, 1.08*top)
+	c := t.axis(out.Title, t.Unit, wideHeight, 1.08*top)
 	now := minutesFrom(t.From, t.At)
 	if t.Decision != nil {
 		c.Span("warmup", now, now+t.Decision.LeadTime/60, "a replica asked for at the start of this span is ready at its end")
@@ -131,8 +141,11 @@ func replicaChart(t *timelineJSON) *figure {
 	}
 	all := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready + x.Pending) })
 	asked := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Desired) })
-	out := &figure{Title: "Replicas", Legend: []key{{"actual", "ready", false}, {"starting", "with those that are starting", false}, {"asked", "asked for", false}}}
-	c := timeAxis(out.Title, fmt.Sprintf("of pool %s; the table below has the numbers", t.Pool), "replicas", wideWidth, lowHeight, t.From, t.To, 1.15*value.Highest(all, asked))
+	out := &figure{
+		Title:  "Replicas",
+		Legend: []key{{"actual", "ready", false}, {"starting", "with those that are starting", false}, {"asked", "asked for", false}},
+	}
+	c := t.axis(out.Title, "replicas", lowHeight, 1.15*value.Highest(all, asked))
 	drawSteps(c, t, "asked", asked)
 	drawSteps(c, t, "starting", all)
 	drawSteps(c, t, "actual", columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Ready) }))
@@ -154,7 +167,7 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	}
 	c := timeAxis(title, "the last hours", unit, halfWidth, halfHeight, from, to, 1.08*top)
 	for i, x := range series {
-		class := fmt.Sprintf("line hue%d", i)
+		class := "line hue" + strconv.Itoa(i)
 		c.Line(class, xs[i], ys[i])
 		out.Legend = append(out.Legend, key{class, x.Label, false})
 	}
@@ -164,7 +177,9 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 
 // counted is what a dimension is about, if its name does not say so.
 var counted = map[string]string{
-	features.DimPrefill: " (prompt tokens to compute)", features.DimDecode: " (output tokens)", features.DimKV: " (active tokens)",
+	features.DimPrefill: " (prompt tokens to compute)",
+	features.DimDecode:  " (output tokens)",
+	features.DimKV:      " (active tokens)",
 }
 
 func dimensionName(dimension string) string {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"net/http/httptest"
 	"slices"
@@ -17,12 +16,11 @@ import (
 
 func TestReplicasGrowWhenPendingOnesAreReady(t *testing.T) {
 	p := fullReader().pools[1]
-	f := p.Forecast.Of(features.DimKV)
-	got := readyAhead(&p, f) // one replica is pending for 3 minutes, and the lead time is 13 minutes
+	got := readyAhead(p.Projection, p.Forecast.Origin) // one replica is pending for 3 minutes, and the lead time is 13 minutes
 	if got[9] != 5 || got[10] != 6 {
 		t.Errorf("ready replicas at minutes 9 and 10: %d, %d; want 5, 6", got[9], got[10])
 	}
-	if c := readyAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
+	if c := stepsAhead(&p, p.Forecast.Of(features.DimRequests)); c != nil {
 		t.Errorf("replicas of a dimension without capacity: %v", c)
 	}
 }
@@ -126,14 +124,6 @@ func TestTimelineAsSeen(t *testing.T) {
 	}
 	if x := timelineOf(t, "resource=kv&at="+origin.Add(-90*time.Minute).Format(time.RFC3339)); len(x.Forecast) != 0 {
 		t.Errorf("a forecast of %d minutes, but none is stored", len(x.Forecast))
-	}
-}
-
-// TestTimelineBeforeTheFirstTick: unknown times are left out.
-func TestTimelineBeforeTheFirstTick(t *testing.T) {
-	text, err := json.Marshal(timelineJSON{Pool: "chat"})
-	if err != nil || strings.Contains(string(text), "0001-") {
-		t.Errorf("%s, %v", text, err)
 	}
 }
 

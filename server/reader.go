@@ -80,16 +80,6 @@ func find(r Reader, name string) (*PoolView, error) {
 	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick%s", name, known)
 }
 
-// resource finds the projection of one dimension, and that of the replicas that serve it; nil without.
-func (p *PoolView) resource(dimension string) (*forecaster.ResourceProjection, *forecaster.Projection) {
-	for r, of := range resources(p.Projection) {
-		if r.Dimension == dimension {
-			return r, of
-		}
-	}
-	return nil, nil
-}
-
 // resources iterates over the resources of a pool's own replicas, and then over those of a disaggregated pool's prefill
 // replicas. With each comes the projection of these replicas.
 func resources(p *forecaster.Projection) iter.Seq2[*forecaster.ResourceProjection, *forecaster.Projection] {

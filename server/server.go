@@ -35,7 +35,9 @@ type Server struct {
 	metrics *Exporter
 	log     *zap.Logger
 	extra   map[string]http.Handler // by pattern
-	foreign atomic.Uint64
+
+	// Foreign counts the requests refused because another web site may have sent them.
+	Foreign atomic.Uint64
 
 	// Data from other parts of the daemon. It must be set before Handler or Run.
 	History History
@@ -81,7 +83,7 @@ func (s *Server) Handler() http.Handler {
 	}
 	s.routePages(mux)
 	refuse := func(w http.ResponseWriter, _ *http.Request, why string) {
-		s.foreign.Add(1)
+		s.Foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	}
 	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), refuse))
@@ -132,8 +134,9 @@ func (s *Server) requireProxy(next http.Handler) http.Handler {
 	})
 }
 
-// Foreign counts the requests refused because another web site may have sent them.
-func (s *Server) Foreign() uint64 { return s.foreign.Load() }
+// pagePolicy is the Content-Security-Policy of all other answers.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // DocumentPolicy is the Content-Security-Policy of a document with inline style, such as a report.
 const DocumentPolicy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -147,7 +150,7 @@ func securityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set(HeaderAPI, "1")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", pagePolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
@@ -202,7 +205,13 @@ func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", healthz)
 	mux.HandleFunc("GET /readyz", s.probeReady)
-	srv := &http.Server{Handler: securityHeaders(mux), ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: maxHeaderBytes, ErrorLog: zap.NewStdLog(s.log)}
+	srv := &http.Server{
+		Handler:        securityHeaders(mux),
+		ReadTimeout:    5 * time.Second,
+		WriteTimeout:   5 * time.Second,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       zap.NewStdLog(s.log),
+	}
 	return httpguard.Serve(ctx, srv, l, shutdownTimeout)
 }
 

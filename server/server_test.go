@@ -257,8 +257,8 @@ func TestForeignHosts(t *testing.T) {
 			t.Errorf("%s: %d, want %d", host, w.Code, want)
 		}
 	}
-	if s.Foreign() != 1 {
-		t.Errorf("%d requests are counted, want 1", s.Foreign())
+	if s.Foreign.Load() != 1 {
+		t.Errorf("%d requests are counted, want 1", s.Foreign.Load())
 	}
 }
 

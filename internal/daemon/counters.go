@@ -24,7 +24,7 @@ func (d *Daemon) exportCounters() {
 	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", func() uint64 { return d.consumer.Lost.Load() + d.relay.Lost.Load() })
 	count("forewarm_deadletter_dropped_total", "Refused records that could not be put on the dead-letter subject.", d.deadLetter.Dropped.Load)
 	count("forewarm_snapshots_refused_total", "Snapshots that could not be used at the start: damaged, of another version, or ahead of the stream.", func() uint64 { return uint64(d.snapshotsRefused) })
-	count("forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign)
+	count("forewarm_http_foreign_requests_total", "Requests to the page's address that were refused with 403: another host, or a web page of another site.", d.server.Foreign.Load)
 	omissions := func() pipeline.Omissions { return locked(d, &d.omissions) }
 	count("forewarm_dedup_forgotten_total", "Request ids forgotten to stay within the bound.", func() uint64 { return omissions().IDsForgotten })
 	count("forewarm_alerts_dropped_total", "Alert conditions that are not followed because too many others are.", func() uint64 { return omissions().ConditionsDropped })
