@@ -140,8 +140,8 @@ func stateOf(p *PoolView) string {
 	return state
 }
 
-// summaries are all pools, the most urgent first.
-func (s *Server) summaries() []summaryJSON {
+// getPools answers with all pools, the most urgent first.
+func (s *Server) getPools(*http.Request) (any, error) {
 	pools := s.reader.Pools()
 	all := make([]summaryJSON, len(pools))
 	for i := range pools {
@@ -151,7 +151,5 @@ func (s *Server) summaries() []summaryJSON {
 		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)),
 			cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.HeadroomNow, b.HeadroomNow))
 	})
-	return all
+	return poolsJSON{all}, nil
 }
-
-func (s *Server) getPools(*http.Request) (any, error) { return poolsJSON{s.summaries()}, nil }

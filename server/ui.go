@@ -43,37 +43,38 @@ var pages = func() map[string]*template.Template {
 // frame is the common part of all pages.
 type frame struct {
 	statusJSON
-	Root        string // of relative links
-	Page, Title string
-	Trouble     []Check // checks that fail or are degraded
-	Body        any
+	Root    string  // of relative links
+	Page    string  // name of its template
+	Trouble []Check // checks that fail or are degraded
+	Body    any
 }
-
-// page returns the content of a page; title is the window's.
-type page func(r *http.Request) (title string, body any, err error)
 
 func (s *Server) routePages(mux *http.ServeMux) {
 	static, _ := fs.Sub(files, "static") // it is there
 	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	for _, x := range []struct {
 		pattern, name string
-		get           page
+		get           answer
 	}{
-		{"/{$}", "fleet", s.fleetPage}, {"/pools/{pool}", "pool", s.poolPage}, {"/pools/{pool}/classes/{class...}", "class", s.classPage},
-		{"/what-if", "whatif", s.whatIfPage}, {"/explain/{id...}", "decision", s.decisionPage},
+		{"/{$}", "fleet", s.getPools},
+		{"/pools/{pool}", "pool", ofPool(s, s.poolPage)},
+		{"/pools/{pool}/classes/{class...}", "class", ofPool(s, s.classPage)},
+		{"/what-if", "whatif", s.whatIfPage},
+		{"/explain/{id...}", "decision", s.decisionPage},
 	} {
 		mux.HandleFunc("GET "+x.pattern, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, x.name, x.get) })
 	}
 }
 
-func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get page) {
+func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get answer) {
 	status := http.StatusOK
-	title, body, err := get(r)
+	body, err := get(r)
 	if err != nil {
 		p := asProblem(err)
-		status, name, title, body = p.Status, "problem", p.Title, p
+		status, name, body = p.Status, "problem", p
 	}
-	f := frame{s.status(), strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1), name, title, nil, body}
+	root := strings.Repeat("../", strings.Count(r.URL.EscapedPath(), "/")-1)
+	f := frame{statusJSON: s.status(), Root: root, Page: name, Body: body}
 	for _, c := range checks(f.Status, s.reader.Pools(), time.Now()) {
 		if !c.OK || c.Degraded {
 			f.Trouble = append(f.Trouble, c)
@@ -90,8 +91,6 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, name string, get p
 	_, _ = w.Write(b.Bytes())
 }
 
-func (s *Server) fleetPage(*http.Request) (string, any, error) { return "Fleet", s.summaries(), nil }
-
 type poolBody struct {
 	poolJSON
 	All             []string // resources to choose from
@@ -103,17 +102,19 @@ type poolBody struct {
 	Classes         []string
 }
 
-func (s *Server) poolPage(r *http.Request) (string, any, error) {
-	p, err := find(s.reader, r.PathValue("pool"))
-	if err != nil {
-		return "", nil, err
-	}
+func (s *Server) poolPage(r *http.Request, p *PoolView) (any, error) {
 	t, err := s.timeline(r, p)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	b := poolBody{poolJSON: poolToJSON(p), All: resourceNames(), Timeline: t,
-		Load: loadChart(t), Timelines: replicaChart(t), Oldest: t.Newest.Add(-timelineReach)}
+	b := poolBody{
+		poolJSON:  poolToJSON(p),
+		All:       resourceNames(),
+		Timeline:  t,
+		Load:      loadChart(t),
+		Timelines: replicaChart(t),
+		Oldest:    t.Newest.Add(-timelineReach),
+	}
 	for i, x := range t.Forecast {
 		if minute := int(x.At.Sub(t.At)/time.Minute) + 1; i == 0 || t.Past || minute%15 == 0 {
 			b.Hours = append(b.Hours, x)
@@ -134,7 +135,7 @@ func (s *Server) poolPage(r *http.Request) (string, any, error) {
 			b.Notes = append(b.Notes, "Autoscalers get no advice: "+reason+".")
 		}
 	}
-	return p.Pool, b, nil
+	return b, nil
 }
 
 type classBody struct {
@@ -142,14 +143,10 @@ type classBody struct {
 	Figures []*figure
 }
 
-func (s *Server) classPage(r *http.Request) (string, any, error) {
-	p, err := find(s.reader, r.PathValue("pool"))
-	if err != nil {
-		return "", nil, err
-	}
+func (s *Server) classPage(r *http.Request, p *PoolView) (any, error) {
 	c, err := s.class(r, p)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	b := classBody{classJSON: c}
 	for rest := c.Series; len(rest) > 0; {
@@ -162,7 +159,7 @@ func (s *Server) classPage(r *http.Request) (string, any, error) {
 		}
 		rest = rest[n:]
 	}
-	return features.ClassName(c.Class) + " of " + c.Pool, b, nil
+	return b, nil
 }
 
 // slider is one parameter of the what-if page.
@@ -180,7 +177,7 @@ type whatIfBody struct {
 	Problem *Problem
 }
 
-func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
+func (s *Server) whatIfPage(r *http.Request) (any, error) {
 	b := whatIfBody{Pool: r.FormValue("pool")}
 	ready := 0
 	for _, p := range s.reader.Pools() {
@@ -190,9 +187,12 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 		}
 	}
 	b.Sliders = []slider{
-		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"}, {"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
-		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"}, {"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
-		{"retry", "More retries", "a request", "0", "0", "1", "0.05"}, {"replicas", "Replicas left", "", strconv.Itoa(ready), "1", strconv.Itoa(max(ready, 1)), "1"},
+		{"launch", "Traffic", "× today's", "1", "0.5", "10", "0.1"},
+		{"prompt", "Length of prompts", "× today's", "1", "0.5", "5", "0.1"},
+		{"output", "Length of outputs", "× today's", "1", "0.5", "5", "0.1"},
+		{"cache_hit", "Cache hits", "× today's", "1", "0", "1.5", "0.05"},
+		{"retry", "More retries", "a request", "0", "0", "1", "0.05"},
+		{"replicas", "Replicas left", "", strconv.Itoa(ready), "1", strconv.Itoa(max(ready, 1)), "1"},
 		{"ramp", "The change takes", "min", "20", "0", "240", "5"},
 	}
 	query := url.Values{"pool": {b.Pool}}
@@ -208,24 +208,24 @@ func (s *Server) whatIfPage(r *http.Request) (string, any, error) {
 	b.Link = "api/v1/plan?" + query.Encode()
 	if b.Pool == "" {
 		b.Problem = Problemf(http.StatusNotFound, "No pool has telemetry yet, so there is no traffic to plan from.")
-		return "What if", b, nil
+		return b, nil
 	}
 	var err error
 	if b.Sheet, err = s.Plan(r.Context(), query); err != nil {
 		b.Problem = asProblem(err)
 	}
-	return "What if", b, nil
+	return b, nil
 }
 
 // decisionPage explains a decision; programs ask /api/v1/explain.
-func (s *Server) decisionPage(r *http.Request) (string, any, error) {
+func (s *Server) decisionPage(r *http.Request) (any, error) {
 	x, err := s.Explain(r.Context(), r.PathValue("id"))
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	var text bytes.Buffer
 	err = x.WriteText(&text)
-	return x.ID, map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
+	return map[string]string{"ID": x.ID, "Reason": x.Decision.Reason, "Text": text.String()}, err
 }
 
 // shown shows a rounded number, with the exact value of the API as an attribute.
