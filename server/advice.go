@@ -54,7 +54,7 @@ func withheld(r Reader, v *PoolView, now time.Time) string {
 		return fmt.Sprintf("the mode is %s: it would ask for %d replicas", d.Mode, d.Desired)
 	case age > life:
 		return fmt.Sprintf("the last decision is %s old and expired after %s", age.Round(time.Second), life)
-	case status.Clock == string(pipeline.WallClock) && now.After(d.Expires):
+	case status.Clock == pipeline.WallClock && now.After(d.Expires):
 		return "the last decision expired at " + d.Expires.UTC().Format(time.RFC3339) + ", because the daemon is behind its stream"
 	}
 	return ""

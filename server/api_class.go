@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // classJSON is the stored series of one class over the last day; empty if no series of the class are stored.
@@ -42,8 +43,7 @@ var classSeries = []seriesJSON{
 
 const (
 	classSpan = 24 * time.Hour
-	// classBin is the minutes per point; a point is their mean.
-	classBin = 10
+	classBin  = 10 // minutes of which a point is the mean
 )
 
 // meanOfKnown is the mean of the known values; NaN without any.
@@ -61,7 +61,6 @@ func meanOfKnown(values []float64) float64 {
 func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 	class, to := r.PathValue("class"), p.Forecast.Origin.UTC()
 	out := &classJSON{Pool: p.Pool, Class: class, From: to.Add(-classSpan), To: to, Step: 60 * classBin, Series: []seriesJSON{}}
-	known := slices.ContainsFunc(ForecastsOf(&p.Forecast), func(f ClassForecast) bool { return f.Class == class })
 	var wanted []seriesJSON
 	for _, d := range features.Forecast {
 		wanted = append(wanted, seriesJSON{Series: d.Series, Unit: d.Unit, Group: dimensionName(d.Name), Label: "demand"})
@@ -85,7 +84,8 @@ func (s *Server) class(r *http.Request, p *PoolView) (*classJSON, error) {
 		}
 		out.Series = append(out.Series, x)
 	}
-	if !known && len(out.Series) == 0 {
+	known := func(f forecaster.Forecast) bool { return f.Class == class }
+	if len(out.Series) == 0 && !slices.ContainsFunc(slices.Concat(p.Forecast.Total, p.Forecast.Classes), known) {
 		return nil, Problemf(http.StatusNotFound, "no class %q of pool %q; /api/v1/pools/%s/forecast lists those there are", class, p.Pool, p.Pool)
 	}
 	return out, nil

@@ -44,14 +44,12 @@ func (s *Server) probeReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) readiness() (code int, r readiness) {
-	code, r = http.StatusOK, readiness{Ready: true, Checks: checks(s.reader.Status(), s.reader.Pools(), time.Now())}
-	for _, c := range r.Checks {
-		r.Ready = r.Ready && c.OK
-	}
+	r.Checks = checks(s.reader.Status(), s.reader.Pools(), time.Now())
+	r.Ready = !slices.ContainsFunc(r.Checks, func(c Check) bool { return !c.OK })
 	if !r.Ready {
-		code = http.StatusServiceUnavailable
+		return http.StatusServiceUnavailable, r
 	}
-	return code, r
+	return http.StatusOK, r
 }
 
 // lagLimit is how many messages the daemon may be behind the stream and still be ready.
@@ -83,18 +81,18 @@ func checks(st Status, pools []PoolView, now time.Time) []Check {
 const tickLimit = 3 * time.Minute
 
 func tickCheck(st Status, now time.Time) Check {
-	c := Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
-	if st.Clock == string(pipeline.WallClock) {
-		since := st.TickedAt
-		if since.IsZero() {
-			since = st.Began
-		}
-		if age := now.Sub(since); age > tickLimit {
-			return Check{Name: "tick", Detail: fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age.Round(time.Second))}
-		}
-		c.Detail = "one each minute"
+	if st.Clock != pipeline.WallClock {
+		return Check{Name: "tick", OK: true, Detail: "comes as telemetry does"}
 	}
-	return c
+	since := st.TickedAt
+	if since.IsZero() {
+		since = st.Began
+	}
+	if age := now.Sub(since).Round(time.Second); age > tickLimit {
+		detail := fmt.Sprintf("no tick for %s, and one is due each minute: see the other checks and the log for what keeps it", age)
+		return Check{Name: "tick", Detail: detail}
+	}
+	return Check{Name: "tick", OK: true, Detail: "one each minute"}
 }
 
 // troubleCheck never makes the daemon unready: decisions continue in memory and to the other sinks.

@@ -23,13 +23,13 @@ type Reader interface {
 
 // Status is the state of the daemon itself.
 type Status struct {
-	Version  string        `json:"version"`         // of the program
-	Mode     alerting.Mode `json:"mode"`            // advisory or active
-	Clock    string        `json:"clock"`           // wall or event
-	Began    time.Time     `json:"-"`               // start of the process or newest reload, by the clock of the machine
-	Tick     time.Time     `json:"-"`               // zero before the first one since Began
-	TickedAt time.Time     `json:"-"`               // when that ran, by the clock of the machine
-	Sequence uint64        `json:"stream_sequence"` // newest message read from the telemetry stream
+	Version  string         `json:"version"`         // of the program
+	Mode     alerting.Mode  `json:"mode"`            // advisory or active
+	Clock    pipeline.Clock `json:"clock"`           // wall or event
+	Began    time.Time      `json:"-"`               // start of the process or newest reload, by the clock of the machine
+	Tick     time.Time      `json:"-"`               // zero before the first one since Began
+	TickedAt time.Time      `json:"-"`               // when that ran, by the clock of the machine
+	Sequence uint64         `json:"stream_sequence"` // newest message read from the telemetry stream
 
 	Connected  bool    `json:"-"`
 	Connection string  `json:"-"`                   // the server's address, or why there is no connection

@@ -59,7 +59,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 	d.log.Info("state restored", zap.String("from", what), zap.Uint64("sequence", d.pipeline.Sequence()))
 	d.setStatus(func(s *server.Status) {
 		s.Began = time.Now()
-		s.Version, s.Mode, s.Clock = d.version, d.cfg.Decision.Mode, string(d.cfg.Clock)
+		s.Version, s.Mode, s.Clock = d.version, d.cfg.Decision.Mode, d.cfg.Clock
 		s.Restored, s.Restore = true, what
 		s.Sequence = d.pipeline.Sequence()
 	})
