@@ -58,9 +58,6 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 // CheckFiles reads each file that the configuration names. [Parse] reads those of pools only, because secrets and
 // certificates may come later.
 func (c *Config) CheckFiles() error {
-	if c.decoder == nil {
-		return nil
-	}
 	k := checker{source: c.decoder.source}
 	for _, key := range slices.Sorted(maps.Keys(c.decoder.files)) {
 		k.file(key, c.decoder.files[key], maxCurveBytes, "name a file with a secret or certificate, and let the daemon read it")

@@ -27,11 +27,9 @@ type History interface {
 }
 
 const (
-	timelinePast = 3 * time.Hour
-	// timelineReach is how far back the slider of the page goes.
-	timelineReach = 24 * time.Hour
-	// timelineOld is how much older than requested a stored forecast may be.
-	timelineOld = 10 * time.Minute
+	timelinePast  = 3 * time.Hour
+	timelineReach = 24 * time.Hour   // how far back the slider of the page goes
+	timelineOld   = 10 * time.Minute // how much older than requested a stored forecast may be
 )
 
 // timelineJSON is a resource of a pool over time: load and capacity, the forecast made at one time, and the actual

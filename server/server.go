@@ -192,13 +192,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	})
 }
 
-// ListenProbes opens the address for probes; nil if none is configured.
-func (s *Server) ListenProbes() (net.Listener, error) {
-	if s.cfg.Probes == "" {
-		return nil, nil //nolint:nilnil // none is configured
-	}
-	return listen("server.probes", s.cfg.Probes)
-}
+// ListenProbes opens the address for probes, which is configured.
+func (s *Server) ListenProbes() (net.Listener, error) { return listen("server.probes", s.cfg.Probes) }
 
 // RunProbes answers probes on l until ctx ends. It closes l.
 func (s *Server) RunProbes(ctx context.Context, l net.Listener) error {

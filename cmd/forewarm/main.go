@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			err = errors.New("stopped by a signal before it was done")
 		}
-		fmt.Fprintln(std.err, "forewarm "+c.name+": "+oneLine(err))
+		fmt.Fprintln(std.err, "forewarm "+c.name+": "+daemon.OneLine(err))
 		if errors.As(err, new(usageError)) || errors.As(err, new(daemon.ConfigError)) {
 			return 2
 		}
@@ -94,8 +94,6 @@ func run(ctx context.Context, args []string, std streams) int {
 	fmt.Fprintf(std.err, "forewarm: unknown command %q: forewarm help lists all\n", args[0])
 	return 2
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")

@@ -48,7 +48,7 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
 	d.setStatus(func(s *server.Status) { s.TickedAt = time.Now() }) // first: the age of advice
-	d.board.Observe(out)
+	d.Board.Observe(out)
 	decided := out.Tick // after an outage it may be hours old
 	if d.cfg.Clock == pipeline.EventClock {
 		decided = time.Now()

@@ -48,6 +48,8 @@ func (e ConfigError) Unwrap() error { return e.error }
 // Daemon is one running Forewarm: the pipeline, its inputs and its outputs. [New] opens the parts in order, and Close
 // closes them in reverse order. Run owns all goroutines.
 type Daemon struct {
+	server.Board // the newest results of all pools
+
 	cfg     *config.Config
 	version string
 	log     *zap.Logger
@@ -65,7 +67,6 @@ type Daemon struct {
 
 	exporter  *server.Exporter
 	watch     *selfWatch
-	board     server.Board
 	store     *storage.Store
 	decisions *stream.Log
 	reader    *stream.Reader
@@ -129,9 +130,18 @@ func (d *Daemon) Close() error {
 // [ConfigError] if the configuration is wrong.
 func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err error) {
 	d := &Daemon{
-		cfg: cfg, pipelineConfig: cfg.Pipeline(), version: o.Version, log: o.Log, onTick: o.OnTick, instance: instanceOf(cfg.Storage.Dir),
-		decided: map[string]string{}, savedBytes: math.NaN(),
-		exporter: server.NewExporter(o.Version, cfg.Server.StaleAfter), failedWrites: faults{}, failedScrapes: faults{}, refusedBy: map[ingest.Refusal]*refusals{},
+		cfg:            cfg,
+		pipelineConfig: cfg.Pipeline(),
+		version:        o.Version,
+		log:            o.Log,
+		onTick:         o.OnTick,
+		instance:       instanceOf(cfg.Storage.Dir),
+		exporter:       server.NewExporter(o.Version, cfg.Server.StaleAfter),
+		decided:        map[string]string{},
+		savedBytes:     math.NaN(),
+		failedWrites:   faults{},
+		failedScrapes:  faults{},
+		refusedBy:      map[ingest.Refusal]*refusals{},
 	}
 	adjustGC(false)
 	lock, err := storage.Lock(cfg.Storage.Dir)
@@ -152,9 +162,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		}
 	}
 	d.exportCounters()
-	d.watch = newSelfWatch()
-	d.watch.alerts = cmp.Or(o.alerts, d.watch.alerts)
-	_, d.watch.skipped = d.countIntake() // what a saved state counts was skipped before
+	_, skipped := d.countIntake() // what a saved state counts was skipped before
+	d.watch = &selfWatch{
+		began:   time.Now().Truncate(time.Second),
+		alerts:  cmp.Or(o.alerts, new(alerting.AlertTracker)),
+		skipped: skipped,
+	}
 	return d, nil
 }
 
@@ -235,9 +248,6 @@ func (d *Daemon) NATSURL() string {
 
 // HTTPAddress returns the address of the page and the API, host:port.
 func (d *Daemon) HTTPAddress() string { return d.listener.Addr().String() }
-
-// Pools returns the pools for the HTTP server.
-func (d *Daemon) Pools() []server.PoolView { return d.board.Pools() }
 
 // slogFrom adapts the logger for libraries that use log/slog. It keeps an error on one line.
 func slogFrom(log *zap.Logger) *slog.Logger {

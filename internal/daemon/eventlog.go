@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/ingest/jetstream"
@@ -68,32 +67,24 @@ func (d *Daemon) inspect(daemon context.Context) {
 		d.consumer.Saw(info.State)
 		switch before := d.stream.Load(); {
 		case info.Config.Name != before.Config.Name:
-			faults = append(faults, fmt.Sprintf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s", before.Config.Name, info.Config.Name))
+			faults = append(faults, fmt.Sprintf("the stream %s, which Forewarm did not make, was deleted: make it again, or restart to use %s",
+				before.Config.Name, info.Config.Name))
 		case !info.Created.Equal(before.Created):
 			d.stream.Store(info)
 		}
-		faults = append(faults, d.roomFor(info)...)
+		if d.embedded != nil {
+			free, err := storage.Free(d.cfg.StreamDir())
+			room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(info.State.Bytes), free)
+			if err == nil && free >= storage.Reserve && room != "" { // a full disk is a fault of its own
+				faults = append(faults, room)
+			}
+		}
 	}
 	var fault error
 	if len(faults) > 0 {
 		fault = errors.New(strings.Join(faults, "; "))
 	}
 	d.note(d.failedWrites, troubleStreams, fault)
-}
-
-// roomFor reports that the embedded server's disk is too small for its streams. A full one is reported as storage.
-func (d *Daemon) roomFor(telemetry *natsjs.StreamInfo) []string {
-	if d.embedded == nil || d.roomForStream() != nil {
-		return nil
-	}
-	free, err := storage.Free(d.cfg.StreamDir())
-	if err != nil {
-		return nil
-	}
-	if room := jetstream.Room(&d.cfg.NATS, d.cfg.StreamDir(), int64(telemetry.State.Bytes), free); room != "" {
-		return []string{room}
-	}
-	return nil
 }
 
 // roomForStream returns an error if the disk of the embedded server is full.

@@ -161,11 +161,11 @@ func (d *Daemon) openServer(context.Context) (err error) {
 	}
 	d.onClose(func() error { _ = d.listener.Close(); return nil }) // Run may have closed it already
 	d.outputs = append(d.outputs, func(ctx context.Context) error { return d.server.Run(ctx, d.listener) }, d.watchSelf)
-	probes, err := d.server.ListenProbes()
-	if err != nil {
-		return ConfigError{err}
-	}
-	if probes != nil {
+	if d.cfg.Server.Probes != "" {
+		probes, err := d.server.ListenProbes()
+		if err != nil {
+			return ConfigError{err}
+		}
 		d.onClose(func() error { _ = probes.Close(); return nil }) // as above
 		d.outputs = append(d.outputs, func(ctx context.Context) error { return d.server.RunProbes(ctx, probes) })
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -73,7 +74,8 @@ func TestOwnAlerts(t *testing.T) {
 	p := startDaemonIn(t, dir, "features: {future_bound: 1h, stale_after: 1h, revise: 1h}", "decision: {mode: active}", "pools: [{name: chat, decode_tokens_per_s: 400, replicas: {max: 4}}]",
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"'], watchdog: true}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
-	now, w := time.Now(), newSelfWatch()
+	now := time.Now()
+	w := &selfWatch{began: now.Truncate(time.Second), alerts: new(alerting.AlertTracker)}
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
 	// minute publishes the requests of one minute, and a watermark as the ticker does. Requests of gw-2 end ahead of

@@ -113,8 +113,9 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 }
 
 func (r *reloader) refuse(err error) {
-	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", time.Now().UTC().Format(time.RFC3339), oneLine(err))))
-	r.log.Error("the configuration is not reloaded, the one before stays in use: " + oneLine(err))
+	at, why := time.Now().UTC().Format(time.RFC3339), OneLine(err)
+	r.refused.Store(new(fmt.Sprintf("not reloaded at %s, the one before stays in use: %s", at, why)))
+	r.log.Error("the configuration is not reloaded, the one before stays in use: " + why)
 }
 
 // NewLogger creates a logger to stderr.
@@ -129,4 +130,5 @@ func NewLogger(c config.Log) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stderr), level))
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }
+// OneLine is the text of an error in one line.
+func OneLine(err error) string { return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ") }

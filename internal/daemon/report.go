@@ -20,13 +20,9 @@ import (
 )
 
 const (
-	// reportEvery is how often the reporter looks whether a report is due. The time of the traffic can pass much faster
-	// than the clock.
-	reportEvery = time.Second
-	// reportMaxWait is how long a report waits for a pipeline that is behind the wall clock.
-	reportMaxWait = time.Hour
-	// reportPause is the time between two attempts to make a report.
-	reportPause = 5 * time.Minute
+	reportEvery   = time.Second     // between two looks whether a report is due; the time of traffic may pass faster than the clock
+	reportMaxWait = time.Hour       // for a pipeline that is behind the wall clock
+	reportPause   = 5 * time.Minute // between two attempts to make a report
 )
 
 // reporter makes reports when they are due. Its effects are functions, so that tests can replace them.
@@ -129,7 +125,8 @@ func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Rep
 	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
 		return last.report, nil
 	}
-	r, err := report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location})
+	span := report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location}
+	r, err := report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, span)
 	if err != nil {
 		return nil, err
 	}

@@ -22,16 +22,11 @@ import (
 )
 
 const (
-	// snapshotPauseFactor is the pause after a snapshot as a multiple of its duration, so that snapshots use the disk
-	// and a core for at most 5 % of the time.
-	snapshotPauseFactor = 19
-	// progressPause is the least time between two snapshots while the daemon is behind and has run for longer, and
-	// retryPause the time after a failed one.
-	progressPause = time.Second
-	retryPause    = 10 * time.Second
-	// saveTimeout bounds the writing of a snapshot, and logTimeout the wait for the decisions that it includes.
-	saveTimeout = 2 * time.Minute
-	logTimeout  = 30 * time.Second
+	snapshotPauseFactor = 19               // pause over duration, so that snapshots use a core and the disk for at most 5 % of the time
+	progressPause       = time.Second      // least pause while the daemon is behind and has run for longer
+	retryPause          = 10 * time.Second // after a failed snapshot
+	saveTimeout         = 2 * time.Minute  // of writing a snapshot
+	logTimeout          = 30 * time.Second // of the wait for the decisions that a snapshot includes
 )
 
 // saver saves snapshots, one at a time. Whoever holds busy saves one, and owns the rest.
@@ -143,7 +138,8 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (t
 	}
 	now := d.stream.Load()
 	uploading := time.Now()
-	x, err := d.states.Save(ctx, stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: sequence, Version: d.version}, state)
+	of := stream.State{Stream: now.Config.Name, Created: now.Created, Sequence: sequence, Version: d.version}
+	x, err := d.states.Save(ctx, of, state)
 	if x.Name == "" {
 		return 0, err
 	}
@@ -162,7 +158,8 @@ func (d *Daemon) showPeers(all []stream.State) {
 	for _, x := range all {
 		if name := x.Instance(); !shown[name] {
 			shown[name] = true
-			peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)", value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
+			peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)",
+				value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
 		}
 	}
 	slices.Sort(peers)

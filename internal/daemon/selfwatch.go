@@ -16,17 +16,13 @@ const (
 	selfWindow = 15 // checks in the evaluation window
 )
 
-// selfWatch raises the alerts about the daemon itself, on the wall clock. After a restart, a
-// problem that persists is raised again. One goroutine owns it.
+// selfWatch raises the alerts about the daemon itself, on the wall clock. After a restart, a problem that persists is
+// raised again. One goroutine owns it.
 type selfWatch struct {
 	began   time.Time
 	alerts  *alerting.AlertTracker
 	intake  []alerting.Vitals // counts since the start, one per check, oldest first, at most selfWindow + 1
 	skipped map[string]uint64 // at the last check, see countIntake
-}
-
-func newSelfWatch() *selfWatch {
-	return &selfWatch{began: time.Now().Truncate(time.Second), alerts: new(alerting.AlertTracker)}
 }
 
 func (d *Daemon) watchSelf(ctx context.Context) error {

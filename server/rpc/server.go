@@ -85,8 +85,6 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 }
 
-var errFull = status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
-
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	err = s.admit(info.FullMethod, func() error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -111,7 +109,7 @@ func (s *Server) admit(method string, call func() error) (err error) {
 		s.count(path.Base(method), result.Code())
 	}()
 	if !s.slots.TryAcquire(1) {
-		return errFull
+		return status.Error(codes.ResourceExhausted, "too many calls at once; try again later")
 	}
 	defer s.slots.Release(1)
 	return call()
