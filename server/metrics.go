@@ -107,6 +107,11 @@ func (e *Exporter) Gauge(name, help string, f func() float64) {
 	e.set.NewGauge(name, f)
 }
 
+// Flag exposes a gauge that is 1 if f returns true, and else 0.
+func (e *Exporter) Flag(name, help string, f func() bool) {
+	e.Gauge(name, help, func() float64 { return boolean(f()) })
+}
+
 // Histogram exposes a histogram of observed values; buckets are upper bounds.
 func (e *Exporter) Histogram(name, help string, buckets []float64) (observe func(float64)) {
 	e.describe(name, help)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -30,10 +31,14 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	f.StringVar(&p.url, "prometheus", "", "read a pool's last weeks from the Prometheus, VictoriaMetrics or Thanos at this `URL` in place of a trace")
 	f.IntVar(&p.days, "days", 14, "`number` of days to read")
 	timeFlag(f, &p.until, "until", "`time` up to which to read, RFC 3339 (default: now)")
-	f.Func("preset", "whose `metrics` to read: "+strings.Join(remote.Presets(), ", ")+" (default: vllm)", oneOf(&p.source.Preset, remote.Presets()))
+	presets := remote.Presets()
+	choice(f, &p.source.Preset, "preset", "whose `metrics` to read: "+strings.Join(presets, ", ")+" (default: vllm)", presets...)
 	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
 	q := &p.source.Queries
-	queries := map[string]*string{"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV, "replicas": &q.Replicas, "kv_capacity": &q.KVCapacity}
+	queries := map[string]*string{
+		"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV,
+		"replicas": &q.Replicas, "kv_capacity": &q.KVCapacity,
+	}
 	f.Func("query", "`name=PromQL` in place of the preset's query, with one series; name is requests, prefill, decode (per second), kv, kv_capacity (tokens) or replicas; none asks nothing", func(s string) error {
 		name, query, ok := strings.Cut(s, "=")
 		if to := queries[name]; ok && to != nil {
@@ -71,19 +76,17 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 	if err != nil {
 		return nil, usagef("-prometheus: %w", err)
 	}
-	source := p.sourceOf(cfg, pool)
-	until := p.until
-	if until.IsZero() {
-		until = time.Now().UTC()
+	source, now := p.sourceOf(cfg, pool), time.Now().UTC()
+	if p.until.After(now) {
+		return nil, usagef("-until is %s: it must not be in the future", p.until.Format(time.RFC3339))
 	}
-	if until.After(time.Now()) {
-		return nil, usagef("-until is %s: it must not be in the future", until.Format(time.RFC3339))
-	}
-	until = until.Truncate(features.Minute)
+	until := cmp.Or(p.until, now).Truncate(features.Minute)
 	address, _ := url.Parse(p.url) // already checked
 	r := &backtest.Recorded{
-		Source: fmt.Sprintf("%s, %d days", address.Redacted(), p.days), Start: until.AddDate(0, 0, -p.days),
-		Demand: map[string][]float64{}, KVTokens: kvTokens,
+		Source:   fmt.Sprintf("%s, %d days", address.Redacted(), p.days),
+		Start:    until.AddDate(0, 0, -p.days),
+		Demand:   map[string][]float64{},
+		KVTokens: kvTokens,
 	}
 	fix := func(err error) error {
 		return fmt.Errorf("%w; %s", err, remote.Fix("-prometheus", "-match, -query or -preset", "the credentials below backfill in the file of -config"))

@@ -155,21 +155,15 @@ func (c *command) help(f *flag.FlagSet, w io.Writer) {
 	f.PrintDefaults()
 }
 
-// choice adds a flag whose value is one of several words.
-func choice(f *flag.FlagSet, name, value, usage string, words ...string) *string {
-	f.Func(name, usage, oneOf(&value, words))
-	return &value
-}
-
-// oneOf sets a value that is one of several words.
-func oneOf(value *string, words []string) func(string) error {
-	return func(s string) error {
+// choice adds a flag that sets value to one of several words.
+func choice(f *flag.FlagSet, value *string, name, usage string, words ...string) {
+	f.Func(name, usage, func(s string) error {
 		if !slices.Contains(words, s) {
 			return errors.New("it must be one of " + strings.Join(words, ", "))
 		}
 		*value = s
 		return nil
-	}
+	})
 }
 
 // timeFlag adds a flag with a time, by default the zero time.

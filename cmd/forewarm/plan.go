@@ -25,11 +25,11 @@ type planFlags struct {
 	in    plan.Input
 	query url.Values // the values of the launch, as a daemon reads them
 
-	format *string // md, json or html
+	format string // md, json or html
 }
 
 func runPlan(f *flag.FlagSet) action {
-	p := planFlags{in: plan.NewInput(), query: url.Values{}}
+	p := planFlags{in: plan.NewInput(), query: url.Values{}, format: "md"}
 	f.StringVar(&p.config, "config", "", "configuration `file` whose pool is planned")
 	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, in place of -config: it plans one of its pools with its traffic, replicas, rates and bounds")
 
@@ -60,10 +60,10 @@ func runPlan(f *flag.FlagSet) action {
 		})
 	}
 
-	p.format = choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
+	choice(f, &p.format, "format", "md (default), json or html", "md", "json", "html")
 	return func(ctx context.Context, _ []string, std streams) error {
 		if p.from != "" {
-			p.query.Set("format", *p.format)
+			p.query.Set("format", p.format)
 			return askDaemon(ctx, std.out, "-from", p.from, "/api/v1/plan?"+p.query.Encode())
 		}
 		return p.write(ctx, std)
@@ -99,7 +99,7 @@ func (p *planFlags) write(ctx context.Context, std streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	document, err := plan.Render(sheet, *p.format)
+	document, err := plan.Render(sheet, p.format)
 	if err == nil {
 		_, err = std.out.Write(document)
 	}
@@ -151,7 +151,7 @@ func (p *planFlags) writeMemory(w io.Writer) error {
 	if p.in.Pool.Fit == nil {
 		return usagef("no traffic is given, and no model and GPU whose memory could be counted: add -trace or -requests-per-s, or model_config and gpu to the pool")
 	}
-	format := map[string]string{"md": "memory", "json": "json"}[*p.format]
+	format := map[string]string{"md": "memory", "json": "json"}[p.format]
 	if format == "" {
 		return usagef("-format html is for launch sheets: give traffic, or -format md or json")
 	}

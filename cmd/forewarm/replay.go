@@ -32,7 +32,8 @@ func replay(f *flag.FlagSet) action {
 	traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
 	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
-	shift := choice(f, "shift", "none", "none (default) keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
+	shift := "none"
+	choice(f, &shift, "shift", "none (default) keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
 	batch := f.Int("batch", 1, "records a message; more than one makes batches")
 	runID := f.String("run-id", "", "`id` of this replay, for deduplication of its messages (default: a new one)")
 	return func(ctx context.Context, args []string, std streams) error {
@@ -56,7 +57,7 @@ func replay(f *flag.FlagSet) action {
 		}
 		defer conn.Close()
 		began := time.Now()
-		moved, err := shiftOf(ctx, *shift, args[0], o, began)
+		moved, err := shiftOf(ctx, shift, args[0], o, began)
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func replay(f *flag.FlagSet) action {
 		bar.finish()
 		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s\n",
 			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond))
-		if *shift == "none" && time.Since(r.last) > 10*time.Minute {
+		if shift == "none" && time.Since(r.last) > 10*time.Minute {
 			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (clock: event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
 		}
 		traceNotes(reader, std)

@@ -22,9 +22,10 @@ func runReport(f *flag.FlagSet) action {
 	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
 	to := f.String("to", "", "end of the period (default: the newest decision)")
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
-	format := choice(f, "format", "md", "md (default), json or html", "md", "json", "html")
+	format := "md"
+	choice(f, &format, "format", "md (default), json or html", "md", "json", "html")
 	return func(ctx context.Context, _ []string, std streams) error {
-		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {*format}}
+		query := url.Values{"from": {*from}, "to": {*to}, "timezone": {*timezone}, "format": {format}}
 		return askDaemon(ctx, std.out, "-url", *at, "/api/v1/report?"+query.Encode())
 	}
 }
@@ -36,7 +37,8 @@ const daemonTimeout = time.Minute
 // without [server.HeaderAPI] is not of a daemon.
 func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
 	at := httpclient.Redacted(base)
-	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") {
 		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, at)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+path, http.NoBody)

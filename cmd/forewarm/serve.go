@@ -15,7 +15,8 @@ import (
 
 func serve(f *flag.FlagSet) action {
 	path := f.String("config", "forewarm.yaml", "configuration `file`")
-	clock := choice(f, "clock", "", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life",
+	var clock string
+	choice(f, &clock, "clock", "wall or event: overrides the configuration's clock; event follows the telemetry, for traces that run faster than life",
 		string(pipeline.WallClock), string(pipeline.EventClock))
 	return func(ctx context.Context, _ []string, _ streams) error {
 		hangups := make(chan os.Signal, 1)
@@ -26,7 +27,7 @@ func serve(f *flag.FlagSet) action {
 			if err != nil {
 				return nil, err
 			}
-			cfg.Clock = cmp.Or(pipeline.Clock(*clock), cfg.Clock)
+			cfg.Clock = cmp.Or(pipeline.Clock(clock), cfg.Clock)
 			log := daemon.NewLogger(cfg.Log)
 			for _, warning := range config.UnknownEnv(os.Environ()) {
 				log.Warn(warning)

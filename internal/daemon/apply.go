@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -113,6 +115,34 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	if err := d.publishForecasts(out.Pools); err != nil {
 		d.log.Warn("forecasts were not published", zap.Time("tick", out.Tick), zap.Error(err))
 	}
+}
+
+// logDecision logs a decision that differs from the previous one.
+func (d *Daemon) logDecision(x *alerting.Decision) {
+	now := fmt.Sprint(x.PoolAction(), x.Desired, x.PrefillReplicas(), x.Withheld)
+	if d.decided[x.Pool] == now {
+		return
+	}
+	d.decided[x.Pool] = now
+	d.log.Info(x.Reason, zap.String("pool", x.Pool), zap.Time("tick", x.Tick), zap.String("action", string(x.PoolAction())),
+		zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
+}
+
+// publishForecasts sends one message per class and per pool total. The stream keeps the newest. A lost message is
+// replaced a minute later, so it waits for no acknowledgement.
+func (d *Daemon) publishForecasts(pools []pipeline.PoolOutput) error {
+	for i := range pools {
+		for _, f := range server.ForecastsOf(&pools[i].Forecast) {
+			body, err := json.Marshal(f)
+			if err != nil {
+				return err
+			}
+			if err := d.conn.Publish(ingest.Subject(d.cfg.NATS.Prefix, ingest.ForecastSubject, f.Pool, f.Class), body); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // refuse counts and shows records that could not be used. Sequence 0 means none. It is safe for concurrent use.

@@ -9,16 +9,6 @@ import (
 	"github.com/forewarm/forewarm/storage"
 )
 
-// flag exports a gauge that is 1 or 0.
-func (d *Daemon) flag(name, help string, f func() bool) {
-	d.exporter.Gauge(name, help, func() float64 {
-		if f() {
-			return 1
-		}
-		return 0
-	})
-}
-
 func (d *Daemon) exportCounters() {
 	count := d.exporter.Counter
 	count("forewarm_stream_lost_messages_total", "Messages that were gone from the telemetry stream or a source before they were read.", func() uint64 { return d.consumer.Lost.Load() + d.relay.Lost.Load() })
@@ -45,19 +35,6 @@ func (d *Daemon) exportCounters() {
 	d.exporter.Gauge("forewarm_snapshot_bytes", "Size of the newest saved state; NaN before the first.", func() float64 {
 		return locked(d, &d.savedBytes)
 	})
-	d.exportStorage()
-	d.exportSinks()
-	for code, requests := range d.intake.Requests {
-		name := fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code)
-		count(name, "Requests of producers that do not speak NATS, by status code.", requests.Load)
-	}
-}
-
-// pauses are histogram bounds for pauses of the pipeline, seconds.
-var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-
-func (d *Daemon) exportStorage() {
-	count := d.exporter.Counter
 	count("forewarm_log_stored_total", "Decisions that this daemon was the first to store in the log.", func() uint64 { return d.decisions.Counters().Stored })
 	count("forewarm_log_repeated_total", "Decisions that were in the log already, and are the same: of another daemon, or made again after a restart.", func() uint64 { return d.decisions.Counters().Repeated })
 	count("forewarm_log_divergent_total", "Decisions that differ from those in the log. Those in the log are kept.", func() uint64 { return d.decisions.Counters().Divergent })
@@ -68,7 +45,7 @@ func (d *Daemon) exportStorage() {
 	})
 	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks })
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
-	d.flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
+	d.exporter.Flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		trouble, _ := d.failedWrites.text()
@@ -81,7 +58,15 @@ func (d *Daemon) exportStorage() {
 		}
 		return float64(free)
 	})
+	d.exportSinks()
+	for code, requests := range d.intake.Requests {
+		name := fmt.Sprintf("forewarm_listener_requests_total{code=%q}", code)
+		count(name, "Requests of producers that do not speak NATS, by status code.", requests.Load)
+	}
 }
+
+// pauses are histogram bounds for pauses of the pipeline, seconds.
+var pauses = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 func (d *Daemon) exportSinks() {
 	for i, s := range d.dispatcher.Stats() {
@@ -96,7 +81,7 @@ func (d *Daemon) exportSinks() {
 			func(s alerting.SinkStats) uint64 { return s.Lapsed })
 		d.exporter.Gauge("forewarm_sink_queued"+label, "Notifications that waited at the last attempt, with the one that was tried. Some may not be for this sink.",
 			func() float64 { return float64(d.dispatcher.Stats()[i].Queued) })
-		d.flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
+		d.exporter.Flag("forewarm_sink_disabled"+label, "1 when the consumer answered 410 Gone: it gets nothing until a restart.", func() bool {
 			return d.dispatcher.Stats()[i].Disabled
 		})
 	}

@@ -72,7 +72,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	if r.refused.Load() == nil {
 		r.loadedAt.Store(time.Now().UnixMilli())
 	}
-	d.flag("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() bool {
+	d.exporter.Flag("forewarm_config_last_reload_successful", "1 when the last reload of the configuration was successful, or there was none; else 0.", func() bool {
 		return r.refused.Load() == nil
 	})
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {

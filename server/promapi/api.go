@@ -72,51 +72,44 @@ func register(
 		EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
 	})
 	router := sync.OnceValue(func() *route.Router { // Prometheus takes half a second to make its API
+		noRules := func(context.Context) v1.RulesRetriever { return &rules.Manager{} }
+		noOrigin := regexp.MustCompile("^$") // no page of another web site reads answers
+		build := &v1.PrometheusVersion{Version: prometheusVersion, Revision: version, GoVersion: runtime.Version()}
+		api := v1.NewAPI( // without what only routes outside of patterns use
+			engine,
+			struct {
+				storage.Queryable
+				storage.ChunkQueryable
+			}{Queryable: data}, // only remote read uses chunks
+			nil, nil, nil, // appenders, exemplars
+			nil, nil, nil, // scrape pools, targets, Alertmanagers
+			nil, nil, v1.GlobalURLOptions{}, // configuration, flags
+			bounds(timeout),
+			nil, "", false, // administration of a TSDB
+			false, 0, // search
+			log,
+			noRules,
+			0, 0, 0, // bounds of remote read
+			false, // agent
+			noOrigin,
+			nil, build,
+			nil, nil, // notifications
+			nil, nil, nil, // own metrics, statistics of queries
+			false, nil, // remote write
+			false, false, false, false, // OTLP
+			lookback,
+			false, false, // metadata of written samples
+			nil, nil, v1.OpenAPIOptions{IncludePaths: []string{"/openapi.yaml"}}, // its document is not served, and takes long to make
+			p,
+		)
 		r := route.New()
-		newAPI(engine, p, data, version, log, bounds(timeout)).Register(r.WithPrefix("/api/v1"))
+		api.Register(r.WithPrefix("/api/v1"))
 		return r
 	})
 	for _, pattern := range patterns {
 		handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { router().ServeHTTP(w, r) }))
 	}
 	handle("GET /api/v1/metadata", metricMetadata(help))
-}
-
-// newAPI returns Prometheus' API without what only routes outside of patterns use.
-func newAPI(
-	engine *promql.Engine, p parser.Parser, data storage.Queryable, version string, log *slog.Logger,
-	bound func(http.HandlerFunc) http.HandlerFunc,
-) *v1.API {
-	noRules := func(context.Context) v1.RulesRetriever { return &rules.Manager{} }
-	noOrigin := regexp.MustCompile("^$") // no page of another web site reads answers
-	build := &v1.PrometheusVersion{Version: prometheusVersion, Revision: version, GoVersion: runtime.Version()}
-	return v1.NewAPI(
-		engine,
-		struct {
-			storage.Queryable
-			storage.ChunkQueryable
-		}{Queryable: data}, // only remote read uses chunks
-		nil, nil, nil, // appenders, exemplars
-		nil, nil, nil, // scrape pools, targets, Alertmanagers
-		nil, nil, v1.GlobalURLOptions{}, // configuration, flags
-		bound,
-		nil, "", false, // administration of a TSDB
-		false, 0, // search
-		log,
-		noRules,
-		0, 0, 0, // bounds of remote read
-		false, // agent
-		noOrigin,
-		nil, build,
-		nil, nil, // notifications
-		nil, nil, nil, // own metrics, statistics of queries
-		false, nil, // remote write
-		false, false, false, false, // OTLP
-		lookback,
-		false, false, // metadata of written samples
-		nil, nil, v1.OpenAPIOptions{IncludePaths: []string{"/openapi.yaml"}}, // its document is not served, and takes long to make
-		p,
-	)
 }
 
 // bounds returns a wrapper that bounds the form, the time and the concurrency of requests.
