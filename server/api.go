@@ -18,6 +18,15 @@ import (
 // number may be unknown.
 type number = value.Number
 
+// columnOf returns one value of each element of a list.
+func columnOf[T, V any](list []T, value func(*T) V) []V {
+	out := make([]V, len(list))
+	for i := range list {
+		out[i] = value(&list[i])
+	}
+	return out
+}
+
 type statusJSON struct {
 	Status
 	Tick  *time.Time `json:"tick"`  // the newest

@@ -60,11 +60,7 @@ func ForecastsOf(pf *forecaster.PoolForecast) []ClassForecast {
 }
 
 func atLevels(q forecaster.Quantiles) []float64 {
-	out := make([]float64, len(forecastLevels))
-	for i, level := range forecastLevels {
-		out[i] = q[level]
-	}
-	return out
+	return columnOf(forecastLevels, func(level *int) float64 { return q[*level] })
 }
 
 type forecastsJSON struct {

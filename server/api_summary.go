@@ -142,11 +142,7 @@ func stateOf(p *PoolView) string {
 
 // getPools answers with all pools, the most urgent first.
 func (s *Server) getPools(*http.Request) (any, error) {
-	pools := s.reader.Pools()
-	all := make([]summaryJSON, len(pools))
-	for i := range pools {
-		all[i] = summary(&pools[i])
-	}
+	all := columnOf(s.reader.Pools(), summary)
 	slices.SortStableFunc(all, func(a, b summaryJSON) int {
 		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)),
 			cmp.Compare(b.Probability, a.Probability), cmp.Compare(a.HeadroomNow, b.HeadroomNow))

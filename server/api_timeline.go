@@ -148,11 +148,8 @@ func moment(text string) (time.Time, error) {
 	return t, nil
 }
 
-func resourceNames() (names []string) {
-	for _, d := range features.Forecast {
-		names = append(names, d.Name)
-	}
-	return names
+func resourceNames() []string {
+	return columnOf(features.Forecast, func(d *features.Dimension) string { return d.Name })
 }
 
 // loads are the demand of the minutes of [from, to), with retries; the expected demand for minutes that have not

@@ -53,14 +53,6 @@ func (t *timelineJSON) axis(title, unit string, height, top float64) *draw.Chart
 	return timeAxis(title, description, unit, wideWidth, height, t.From, t.To, top)
 }
 
-func columnOf[T any](list []T, value func(*T) float64) []float64 {
-	out := make([]float64, len(list))
-	for i := range list {
-		out[i] = value(&list[i])
-	}
-	return out
-}
-
 // loadChart draws load and capacity from the answer of /timeline.
 func loadChart(t *timelineJSON) *figure {
 	load := columnOf(t.Actual, func(x *pointJSON) float64 { return float64(x.Value) })

@@ -102,11 +102,7 @@ func find(r Reader, name string) (*PoolView, error) {
 	}
 	known := "; no telemetry of any pool was counted by then"
 	if len(views) > 0 {
-		names := make([]string, len(views))
-		for i := range views {
-			names[i] = views[i].Pool
-		}
-		known = ", or no telemetry of it yet; /api/v1/pools lists " + some(names)
+		known = ", or no telemetry of it yet; /api/v1/pools lists " + some(columnOf(views, func(v *PoolView) string { return v.Pool }))
 	}
 	return nil, Problemf(http.StatusNotFound, "no pool %q at the last tick%s", name, known)
 }

@@ -120,11 +120,9 @@ func (s *Server) poolPage(r *http.Request, p *PoolView) (any, error) {
 			b.Hours = append(b.Hours, x)
 		}
 	}
-	for i := range p.Forecast.Classes {
-		b.Classes = append(b.Classes, p.Forecast.Classes[i].Class)
-	}
-	slices.Sort(b.Classes)
-	b.Classes = slices.Compact(b.Classes)
+	classes := columnOf(p.Forecast.Classes, func(f *forecaster.Forecast) string { return f.Class })
+	slices.Sort(classes)
+	b.Classes = slices.Compact(classes)
 	if d := p.Decision; d != nil {
 		for _, warning := range d.Warnings {
 			if !slices.ContainsFunc(p.Alerts, func(a alerting.Alert) bool { return strings.HasPrefix(warning, a.Annotations["description"]) }) {

@@ -37,20 +37,18 @@ type action func(ctx context.Context, args []string, std streams) error
 type streams struct{ out, err io.Writer }
 
 // commands lists every command, in the order of the help.
-func commands() []command {
-	return []command{
-		{"init", "", "", "write a first configuration, from the /metrics of engines if their addresses are given", initConfig},
-		{"serve", "", "", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
-		{"demo", "", "", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
-		{"backtest", "[TRACE]", "the file with the traffic, in place of -prometheus", "run the same pipeline over a recorded trace and score it", runBacktest},
-		{"plan", "", "", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
-		{"publish", "", "", "send telemetry records stamped now to NATS, to try an installation", publish},
-		{"replay", "TRACE", "the file with the traffic, such as trace.csv.gz", "publish a trace to NATS, in real time or faster", replay},
-		{"report", "", "", "compare a daemon's forecasts and decisions with what came", runReport},
-		{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
-		{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
-		{"version", "", "", "print the version", version},
-	}
+var commands = []command{
+	{"init", "", "", "write a first configuration, from the /metrics of engines if their addresses are given", initConfig},
+	{"serve", "", "", "run the daemon: telemetry in from NATS, forecasts, pre-scale events and alerts out", serve},
+	{"demo", "", "", "watch it work: synthetic traffic with a launch, a pool that warms up slowly, no other service", demo},
+	{"backtest", "[TRACE]", "the file with the traffic, in place of -prometheus", "run the same pipeline over a recorded trace and score it", runBacktest},
+	{"plan", "", "", "before a launch: which resource runs out first, when, and how many replicas it takes", runPlan},
+	{"publish", "", "", "send telemetry records stamped now to NATS, to try an installation", publish},
+	{"replay", "TRACE", "the file with the traffic, such as trace.csv.gz", "publish a trace to NATS, in real time or faster", replay},
+	{"report", "", "", "compare a daemon's forecasts and decisions with what came", runReport},
+	{"explain", "DECISION", "an event's id such as chat-29500000, or a pool for its newest", "say what a decision rests on, and what came of it", runExplain},
+	{"check", "", "", "check a configuration and what it connects to, or a daemon's health", check},
+	{"version", "", "", "print the version", version},
 }
 
 // usageError is an error in the arguments or the configuration: exit code 2.
@@ -74,7 +72,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		usage(std.out)
 		return 0
 	}
-	for _, c := range commands() {
+	for _, c := range commands {
 		if c.name != args[0] {
 			continue
 		}
@@ -97,7 +95,7 @@ func run(ctx context.Context, args []string, std streams) int {
 
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Forewarm sees LLM pools run out of KV memory and tokens/s before they do.\n\nusage: forewarm COMMAND [flags]\n\n")
-	for _, c := range commands() {
+	for _, c := range commands {
 		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nforewarm COMMAND -h lists a command's flags. Start with: forewarm demo\n")

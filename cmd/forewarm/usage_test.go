@@ -257,7 +257,7 @@ func TestDocumentedFlags(t *testing.T) {
 		"report":   "from to format url",
 		"check":    "config health offline",
 	}
-	for _, c := range commands() {
+	for _, c := range commands {
 		f := flag.NewFlagSet(c.name, flag.ContinueOnError)
 		c.define(f)
 		for name := range strings.FieldsSeq(required[c.name]) {
