@@ -102,7 +102,8 @@ func (d *decoder) section(node ast.Node, v reflect.Value, path string) {
 		for i, f := range fields {
 			names[i] = f.Name
 		}
-		d.refuse(kv.Key, join(path, name), "", "unknown key", cmp.Or(value.DidYouMean(name, names), "known keys here: "+strings.Join(names, ", ")))
+		fix := cmp.Or(value.DidYouMean(name, names), "known keys here: "+strings.Join(names, ", "))
+		d.refuse(kv.Key, join(path, name), "", "unknown key", fix)
 	}
 }
 
@@ -149,8 +150,11 @@ func (d *decoder) scalar(node ast.Node, v reflect.Value, path string) {
 		v.SetInt(int64(duration))
 	case v.Kind() == reflect.String:
 		d.text(node, v, path)
-	case !slices.Contains(of.notations, node.Type()), yaml.NodeToValue(node, v.Addr().Interface()) != nil, v.CanFloat() && math.IsInf(v.Float(), 0):
-		d.refuse(node, path, text(node), "must be "+of.name, "")
+	default:
+		known := slices.Contains(of.notations, node.Type()) && yaml.NodeToValue(node, v.Addr().Interface()) == nil
+		if !known || v.CanFloat() && math.IsInf(v.Float(), 0) {
+			d.refuse(node, path, text(node), "must be "+of.name, "")
+		}
 	}
 }
 

@@ -39,7 +39,11 @@ func Load(path string) (*Config, error) {
 // reads the files that pools name; see [Config.CheckFiles].
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
 	d := &decoder{
-		checker: checker{source: map[string]string{}}, file: filepath.Base(file), lines: true, dir: filepath.Dir(file), files: map[string]string{},
+		checker: checker{source: map[string]string{}},
+		file:    filepath.Base(file),
+		lines:   true,
+		dir:     filepath.Dir(file),
+		files:   map[string]string{},
 	}
 	c := Default()
 	v := reflect.ValueOf(c).Elem()

@@ -23,8 +23,6 @@ const (
 	maxCurveBytes = 64 << 20
 )
 
-const defaultPoolKey = "default_pool"
-
 // Pipeline is the configuration of the pipeline, with the files of pools as [Parse] read them.
 func (c *Config) Pipeline() pipeline.Config {
 	p := c.built
@@ -55,9 +53,9 @@ func (c *Config) buildPipeline(k *checker) pipeline.Config {
 	}
 	if c.DefaultPool != nil {
 		if name := c.DefaultPool.Name; name != "" {
-			k.fail(defaultPoolKey+".name", name, "must be left out: the template serves any name", "remove it, or list the pool under pools")
+			k.fail("default_pool.name", name, "must be left out: the template serves any name", "remove it, or list the pool under pools")
 		}
-		pool := c.pool(k, defaultPoolKey, *c.DefaultPool)
+		pool := c.pool(k, "default_pool", *c.DefaultPool)
 		p.DefaultPool = &pool
 	}
 	p.Events = c.events(k, &p)

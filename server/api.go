@@ -112,15 +112,11 @@ type resourceJSON struct {
 	Probability  map[string]number `json:"saturation_probability"`              // by horizon in minutes
 }
 
-func (s *Server) getStatus(*http.Request) (any, error) { return s.status(), nil }
-
 func (s *Server) status() statusJSON {
 	st := s.reader.Status()
 	st.Producers, st.Alerts = append([]features.ProducerState{}, st.Producers...), append([]alerting.Alert{}, st.Alerts...)
 	return statusJSON{st, value.Instant(st.Tick), len(s.reader.Pools())}
 }
-
-func getPool(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), nil }
 
 // ofPool answers for the pool that the path names.
 func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error)) answer {
@@ -135,15 +131,25 @@ func ofPool[T any](s *Server, get func(r *http.Request, p *PoolView) (T, error))
 
 func poolToJSON(p *PoolView) poolJSON {
 	out := poolJSON{
-		headJSON: head(p), LastEvent: value.Instant(p.Forecast.Minute.LastEvent), Stale: p.Forecast.Stale,
-		Rates: []rateJSON{}, Resources: []resourceJSON{}, Limits: []limitJSON{}, Alerts: append([]alerting.Alert{}, p.Alerts...),
+		headJSON:  head(p),
+		LastEvent: value.Instant(p.Forecast.Minute.LastEvent),
+		Stale:     p.Forecast.Stale,
+		Rates:     []rateJSON{},
+		Resources: []resourceJSON{},
+		Limits:    []limitJSON{},
+		Alerts:    append([]alerting.Alert{}, p.Alerts...),
 	}
-	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { return strings.Compare(a.Labels["severity"], b.Labels["severity"]) }) // pages first
+	slices.SortStableFunc(out.Alerts, func(a, b alerting.Alert) int { // pages first
+		return strings.Compare(a.Labels["severity"], b.Labels["severity"])
+	})
 	if d := p.Decision; d != nil {
 		out.Decision, out.Basis = new(alerting.NewPrescale(d)), d.Basis
 	}
 	if t := &p.Trusted; p.Projection != nil {
-		out.Rates = append(out.Rates, rateToJSON(features.DimPrefill, t.Rates.PrefillTokensPerS, &t.Prefill), rateToJSON(features.DimDecode, t.Rates.DecodeTokensPerS, &t.Decode))
+		out.Rates = []rateJSON{
+			rateToJSON(features.DimPrefill, t.Rates.PrefillTokensPerS, &t.Prefill),
+			rateToJSON(features.DimDecode, t.Rates.DecodeTokensPerS, &t.Decode),
+		}
 	}
 	for i := range p.Limits {
 		l := resourceToJSON(&p.Limits[i])

@@ -13,14 +13,12 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// probabilityHorizons and forecastHorizons are the minutes ahead that are exported as gauges.
+// Horizons in minutes ahead, and levels as indices into forecaster.Levels, that are exported as gauges.
 var (
 	probabilityHorizons = []int{15, 30, 60}
 	forecastHorizons    = []int{15, 30}
+	forecastQuantiles   = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 )
-
-// forecastQuantiles are the levels that are exported as gauges: indices into forecaster.Levels.
-var forecastQuantiles = []int{forecaster.L50, forecaster.L90, forecaster.L95}
 
 type family struct{ name, kind, help string }
 

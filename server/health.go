@@ -52,8 +52,11 @@ func (s *Server) readiness() (code int, r readiness) {
 	return http.StatusOK, r
 }
 
-// lagLimit is how many messages the daemon may be behind the stream and still be ready.
-const lagLimit = 10_000
+// Limits beyond which the daemon is not ready.
+const (
+	lagLimit  = 10_000          // messages that are not read yet
+	tickLimit = 3 * time.Minute // age of the newest tick by the wall clock; ticks come each minute
+)
 
 func checks(st Status, pools []PoolView, now time.Time) []Check {
 	lag := Check{Name: "lag", Detail: "not known yet"}
@@ -76,9 +79,6 @@ func checks(st Status, pools []PoolView, now time.Time) []Check {
 		{Name: "peers", OK: true, Detail: st.Peers},
 	}
 }
-
-// tickLimit is the largest age of the newest tick by the wall clock; ticks come each minute.
-const tickLimit = 3 * time.Minute
 
 func tickCheck(st Status, now time.Time) Check {
 	if st.Clock != pipeline.WallClock {

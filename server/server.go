@@ -62,9 +62,9 @@ func (s *Server) Handler() http.Handler {
 	routes := maps.Clone(s.extra)
 	routes["GET /api/v1/openapi.json"] = http.HandlerFunc(getOpenAPI)
 	for path, get := range map[string]answer{
-		"status":                          s.getStatus,
+		"status":                          func(*http.Request) (any, error) { return s.status(), nil },
 		"pools":                           s.getPools,
-		"pools/{pool}":                    ofPool(s, getPool),
+		"pools/{pool}":                    ofPool(s, func(_ *http.Request, p *PoolView) (any, error) { return poolToJSON(p), nil }),
 		"pools/{pool}/timeline":           ofPool(s, s.timeline),
 		"pools/{pool}/forecast":           ofPool(s, getForecast),
 		"pools/{pool}/classes/{class...}": ofPool(s, s.class),

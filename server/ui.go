@@ -32,9 +32,12 @@ var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	for _, name := range []string{"fleet", "pool", "class", "whatif", "decision", "problem"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(template.FuncMap{
-			"short": shown(func(n number) string { return value.Short(float64(n)) }), "percent": shown(value.Percent), "chance": shown(chance),
-			"change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) }, "unit": unit, "name": dimensionName, "words": words,
-			"clock": clock, "when": when, "eta": etaText, "path": url.PathEscape, "class": features.ClassName, "query": url.QueryEscape,
+			"short":   shown(func(n number) string { return value.Short(float64(n)) }),
+			"percent": shown(value.Percent), "chance": shown(chance), "eta": etaText,
+			"change": func(d forecaster.Driver) string { return alerting.Change(d.Cause, d.Factor) },
+			"name":   dimensionName, "unit": unit, "class": features.ClassName, "words": words,
+			"clock": clock, "when": when,
+			"path": url.PathEscape, "query": url.QueryEscape,
 		}).ParseFS(files, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return all

@@ -39,7 +39,7 @@ func runBacktest(f *flag.FlagSet) action {
 		var cfg *config.Config
 		var kvTokens float64 // of the configured pool
 		if *path != "" {
-			if cfg, err = loadConfig(*path); err != nil {
+			if cfg, err = asUsage(config.Load(*path)); err != nil {
 				return err
 			}
 			pc := cfg.Pipeline()
@@ -63,7 +63,7 @@ func runBacktest(f *flag.FlagSet) action {
 			return usagef("-%w", err)
 		}
 		if c.Trace != "" {
-			if r, err := openTrace(c.Trace, c.Options); err != nil {
+			if r, err := asUsage(backtest.Open(c.Trace, c.Options)); err != nil {
 				return err
 			} else if err := r.Close(); err != nil {
 				return err
@@ -88,14 +88,6 @@ func runBacktest(f *flag.FlagSet) action {
 		fmt.Fprintln(std.out, "\nthe page is in", c.Report)
 		return nil
 	}
-}
-
-func loadConfig(path string) (*config.Config, error) {
-	cfg, err := config.Load(path)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return cfg, nil
 }
 
 // choosePool returns the configured pool of that name; an empty name is for the only one.

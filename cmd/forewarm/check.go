@@ -67,7 +67,7 @@ func (f *findings) add(part, detail string, err error) {
 func (f *findings) warn(sentence any) { fmt.Fprintln(f.out, "warning:", sentence) }
 
 func checkConfig(ctx context.Context, path string, offline bool, std streams) error {
-	cfg, err := loadConfig(path)
+	cfg, err := asUsage(config.Load(path))
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,14 @@ type usageError struct{ error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
+// asUsage turns the error of a call into a usageError.
+func asUsage[T any](v T, err error) (T, error) {
+	if err != nil {
+		err = usageError{err}
+	}
+	return v, err
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr})

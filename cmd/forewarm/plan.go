@@ -12,6 +12,7 @@ import (
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
+	"github.com/forewarm/forewarm/config"
 )
 
 type planFlags struct {
@@ -72,7 +73,7 @@ func runPlan(f *flag.FlagSet) action {
 
 // write writes the sheet of a configured pool.
 func (p *planFlags) write(ctx context.Context, std streams) error {
-	cfg, err := loadConfig(p.config)
+	cfg, err := asUsage(config.Load(p.config))
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (p *planFlags) readStated() error {
 func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
 	bar := progress{w: std.err}
 	defer bar.finish()
-	reader, err := openTrace(p.trace, backtest.Options{Start: p.start, Progress: bar.show})
+	reader, err := asUsage(backtest.Open(p.trace, backtest.Options{Start: p.start, Progress: bar.show}))
 	if err != nil {
 		return err
 	}

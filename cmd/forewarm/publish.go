@@ -28,7 +28,7 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 	return func() (*nats.Conn, *jetstream.Publisher, string, error) {
 		cfg, err := config.Default(), error(nil)
 		if *path != "" {
-			if cfg, err = loadConfig(*path); err != nil {
+			if cfg, err = asUsage(config.Load(*path)); err != nil {
 				return nil, nil, "", err
 			}
 		}
@@ -51,12 +51,6 @@ func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.P
 		return conn, p, c.Prefix, err
 	}
 }
-
-// Latencies in the records of publish.
-const (
-	publishTTFT = 500 * time.Millisecond
-	publishITL  = 25 * time.Millisecond
-)
 
 // publish sends telemetry of requests that have just ended, to test an installation.
 func publish(f *flag.FlagSet) action {
@@ -102,9 +96,10 @@ func publish(f *flag.FlagSet) action {
 }
 
 func requestEndedAt(end time.Time, input, cached, output int64) ingest.Request {
-	first := end.Add(-min(time.Duration(output)*publishITL, time.Minute))
+	const ttft, itl = 500 * time.Millisecond, 25 * time.Millisecond
+	first := end.Add(-min(time.Duration(output)*itl, time.Minute))
 	return ingest.Request{
-		ID: nuid.Next(), Attempt: 1, ArrivedAt: first.Add(-publishTTFT), FirstTokenAt: first, FinishedAt: end,
+		ID: nuid.Next(), Attempt: 1, ArrivedAt: first.Add(-ttft), FirstTokenAt: first, FinishedAt: end,
 		PromptTokens: input, CachedTokens: cached, OutputTokens: output, MaxOutputTokens: ingest.Unknown,
 	}
 }

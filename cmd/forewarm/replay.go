@@ -46,7 +46,7 @@ func replay(f *flag.FlagSet) action {
 		bar := progress{w: std.err}
 		defer bar.finish()
 		o.Progress = bar.show
-		reader, err := openTrace(args[0], o)
+		reader, err := asUsage(backtest.Open(args[0], o))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,10 @@ func replay(f *flag.FlagSet) action {
 		if err != nil {
 			return err
 		}
-		r := &replayer{publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch, moved: moved, speed: *speed, began: began}
+		r := &replayer{
+			publisher: p, prefix: prefix, run: cmp.Or(*runID, nuid.Next()), pool: o.Pool, batch: *batch,
+			moved: moved, speed: *speed, began: began,
+		}
 		source := backtest.NewSource(reader, o.Pool)
 		for b, err := range source.Batches(ctx) {
 			if err != nil {
@@ -75,19 +78,12 @@ func replay(f *flag.FlagSet) action {
 		fmt.Fprintf(std.out, "replayed %d records in %d messages over %s of traffic, in %s\n",
 			r.records, r.messages, r.last.Sub(r.first).Round(time.Second), time.Since(began).Round(time.Millisecond))
 		if shift == "none" && time.Since(r.last) > 10*time.Minute {
-			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (clock: event). On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
+			fmt.Fprintf(std.err, "note: the traffic ends at %s; a daemon refuses it as late unless its clock follows telemetry (clock: event). "+
+				"On the wall clock use -shift start -speed 1\n", r.last.UTC().Format(time.RFC3339))
 		}
 		traceNotes(reader, std)
 		return nil
 	}
-}
-
-func openTrace(path string, o backtest.Options) (*backtest.Reader, error) {
-	r, err := backtest.Open(path, o)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return r, nil
 }
 
 // traceNotes prints the reader's assumptions, and what it skipped.
@@ -105,7 +101,7 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 	if shift == "none" {
 		return 0, nil
 	}
-	r, err := openTrace(path, o)
+	r, err := asUsage(backtest.Open(path, o))
 	if err != nil {
 		return 0, err
 	}

@@ -23,7 +23,7 @@ func serve(f *flag.FlagSet) action {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 		load := func() (*config.Config, error) {
-			cfg, err := loadConfig(*path)
+			cfg, err := asUsage(config.Load(*path))
 			if err != nil {
 				return nil, err
 			}

@@ -55,7 +55,8 @@ func (d *Daemon) join(ctx context.Context) (err error) {
 	}
 	d.js, d.telemetry = js, jetstream.NewStreamWriter(js, d.cfg.NATS.Prefix)
 	d.stream.Store(stores.Telemetry.CachedInfo())
-	d.states, d.reader = stream.NewStates(stores.State, d.instance), stream.NewReader(d.js, c.Decisions(), c.Prefix)
+	d.states = stream.NewStates(stores.State, d.instance)
+	d.reader = stream.NewReader(d.js, c.Decisions(), c.Prefix)
 	d.delivered = stores.Deliveries
 	return nil
 }
@@ -121,9 +122,13 @@ func (d *Daemon) openSources(ctx context.Context) (err error) {
 		d.ticker = jetstream.NewTicker(d.js, d.cfg.NATS.Prefix, d.cfg.Features.Lateness, stored, offline)
 	}
 	d.relay = &jetstream.Relay{
-		Conn: d.conn, Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects), Stream: d.stream.Load().Config.Name,
+		Conn:    d.conn,
+		Sources: d.cfg.NATS.Relayed(d.stream.Load().Config.Subjects),
+		Stream:  d.stream.Load().Config.Name,
 		Store:   d.telemetry.Store,
-		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) }, Ignored: d.exporter.Ignored.Add, Log: d.log,
+		Refused: func(refused []ingest.Refusal) { d.refuse(0, refused) },
+		Ignored: d.exporter.Ignored.Add,
+		Log:     d.log,
 	}
 	d.deadLetter = jetstream.NewDeadLetter(d.conn, d.cfg.NATS.Prefix)
 	d.sources = append(d.sources, d.consume, d.watchStreams, d.relay.Run)

@@ -161,8 +161,8 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	// Each tick stores all firing alerts again: one that is older than the newest tick has ended.
 	firing = slices.DeleteFunc(firing, func(a alerting.Alert) bool { return a.Resolved || a.UpdatedAt.Before(d.loggedTick) })
 	d.pipeline.ResumeAlerts(firing)
-	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)), zap.Int("alerts", len(firing)),
-		zap.Uint64("sequence", d.stream.Load().State.FirstSeq))
+	d.log.Warn("decisions continue at the end of the log", zap.Time("at", d.loggedTick), zap.Int("pools", len(newest)),
+		zap.Int("alerts", len(firing)), zap.Uint64("sequence", d.stream.Load().State.FirstSeq))
 	d.noteRelearning("learning again, the newest decisions are taken up", false)
 	return nil
 }
@@ -171,10 +171,12 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 // decision is kept.
 func (d *Daemon) diverged(x stream.Divergence) {
 	d.log.Error("a decision differs from the one in the log, which is kept", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
-		zap.String("ours", x.Ours), zap.String("version", d.version), zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
+		zap.String("ours", x.Ours), zap.String("version", d.version),
+		zap.String("in the log", x.Theirs), zap.String("by", x.From), zap.String("of version", x.Version))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.divergence = fmt.Sprintf("%s at %s, %s decided %s with version %s, and the log has %s", x.Pool, x.Tick.UTC().Format(time.RFC3339), d.instance, x.Ours, d.version, x.Theirs)
+	d.divergence = fmt.Sprintf("%s at %s, %s decided %s with version %s, and the log has %s",
+		x.Pool, x.Tick.UTC().Format(time.RFC3339), d.instance, x.Ours, d.version, x.Theirs)
 	if x.From != "" {
 		d.divergence += fmt.Sprintf(" by %s with version %s", x.From, x.Version)
 	}

@@ -22,11 +22,10 @@ import (
 // MetricName is the only metric. KEDA prefixes the number of the trigger.
 const MetricName = "forewarm-desired-replicas"
 
-// target is the metric's target per replica: the autoscaler computes ceil(value / target) replicas.
-const target = 1
-
-// watchEvery is how often a stream checks for a changed answer.
-const watchEvery = time.Second
+const (
+	target     = 1           // of the metric per replica: the autoscaler computes ceil(value / target) replicas
+	watchEvery = time.Second // between two checks of a stream for a changed answer
+)
 
 // Scaler implements the external scaler. It is safe for concurrent use.
 type Scaler struct {

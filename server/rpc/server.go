@@ -48,9 +48,13 @@ func Open(key string, c Config, count func(method string, code codes.Code)) (*Se
 	}
 	s := &Server{slots: semaphore.NewWeighted(maxCalls), count: count}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cmp.Or(c.MaxBytes, 64<<10)), grpc.MaxHeaderListSize(maxHeaderBytes), grpc.MaxConcurrentStreams(maxCalls),
+		grpc.MaxRecvMsgSize(cmp.Or(c.MaxBytes, 64<<10)),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(maxCalls),
 		grpc.WaitForHandlers(true),
-		grpc.ConnectionTimeout(connectionTimeout), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: connectionTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 	}
