@@ -68,15 +68,15 @@ func (t *Ticker) Sync(server time.Time) {
 	t.server, t.at = server, time.Now()
 }
 
-// now is the server's clock.
-func (t *Ticker) now() time.Time {
+// Now is the server's clock.
+func (t *Ticker) Now() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.server.Add(time.Since(t.at))
 }
 
 // newest is the newest minute that may be closed.
-func (t *Ticker) newest() time.Time { return t.now().Add(-t.lateness).Truncate(time.Minute) }
+func (t *Ticker) newest() time.Time { return t.Now().Add(-t.lateness).Truncate(time.Minute) }
 
 // Run publishes until ctx ends, and then returns nil. In a stream that was in use it begins with the newest minute that
 // is over, because a daemon that restarted when that was due did not store it. A failed watermark is repeated until the
@@ -92,7 +92,7 @@ func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 			minute = late // the machine slept, or the clock was set
 		}
 		for due := minute.Add(t.lateness); ; {
-			wait := due.Sub(t.now())
+			wait := due.Sub(t.Now())
 			if wait <= 0 {
 				break
 			}
@@ -107,7 +107,7 @@ func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 // offer stores the watermark of a minute, or gives up when the next one is due.
 func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 	due, id := minute.Add(t.lateness), "watermark-"+strconv.FormatInt(minute.Unix(), 10)
-	ctx, cancel := context.WithTimeout(ctx, due.Add(time.Minute).Sub(t.now()))
+	ctx, cancel := context.WithTimeout(ctx, due.Add(time.Minute).Sub(t.Now()))
 	defer cancel()
 	for ticked := false; ; {
 		err := t.publish(ctx, message(t.subject, &ingest.Batch{Watermark: &ingest.Watermark{At: minute}}), id)
@@ -117,7 +117,7 @@ func (t *Ticker) offer(ctx context.Context, minute time.Time) {
 		if t.outcome(err); err == nil {
 			return
 		}
-		if !ticked && t.now().Sub(due) >= offlineAfter {
+		if !ticked && t.Now().Sub(due) >= offlineAfter {
 			ticked = t.offline(ctx, minute)
 		}
 		if !sleep.For(ctx, tickRetry) {

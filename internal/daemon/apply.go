@@ -51,9 +51,9 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
 	d.setStatus(func(s *server.Status) { s.TickedAt = time.Now() }) // first: the age of advice
 	d.Board.Observe(out)
-	decided := out.Tick // after an outage it may be hours old
-	if d.cfg.Clock == pipeline.EventClock {
-		decided = time.Now()
+	decided := time.Now()
+	if d.ticker != nil { // after an outage the newest minutes of the stream may be hours old
+		decided = decided.Add(out.Tick.Sub(d.ticker.Now()))
 	}
 	d.exporter.Observe(out, decided)
 	err := d.store.Append(out)
