@@ -11,7 +11,6 @@ import (
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/internal/value"
-	"github.com/forewarm/forewarm/pipeline"
 )
 
 // The roles of replicas. A pool that is not disaggregated has only [RoleAll]. In a disaggregated one, RoleAll is the
@@ -47,15 +46,13 @@ func withheld(r Reader, v *PoolView, now time.Time) string {
 	}
 	life := d.Expires.Sub(d.Tick)
 	status := r.Status()
-	switch age := now.Sub(status.TickedAt); {
+	switch age := now.Sub(status.TickedAt) + status.Behind; {
 	case d.Withheld != "":
 		return d.Withheld
 	case d.Mode != alerting.Active:
 		return fmt.Sprintf("the mode is %s: it would ask for %d replicas", d.Mode, d.Desired)
 	case age > life:
 		return fmt.Sprintf("the last decision is %s old and expired after %s", age.Round(time.Second), life)
-	case status.Clock == pipeline.WallClock && now.After(d.Expires):
-		return "the last decision expired at " + d.Expires.UTC().Format(time.RFC3339) + ", because the daemon is behind its stream"
 	}
 	return ""
 }

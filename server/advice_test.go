@@ -31,7 +31,7 @@ func TestAdvise(t *testing.T) {
 		"cold":                    {change: func(_ *Status, v *PoolView) { v.Decision.Withheld = "less than 5 min of its traffic is known" }, want: "less than 5 min"},
 		"undecided":               {change: func(_ *Status, v *PoolView) { v.Decision = nil }, want: "nothing is decided"},
 		"no new ticks":            {after: 15*time.Minute + time.Second, want: "15m1s old and expired after 15m0s"},
-		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Clock = "wall" }, want: "expired at 2026-11-16T09:15:00Z"},
+		"behind its stream":       {change: func(s *Status, _ *PoolView) { s.Behind = time.Hour }, want: "1h0m0s old and expired after 15m0s"},
 		"unknown pool":            {pool: "chatt", want: "/api/v1/pools lists batch, chat", code: http.StatusNotFound},
 		"no pool":                 {pool: "", change: func(_ *Status, v *PoolView) { v.Pool = "gone" }, want: "/api/v1/pools lists batch, gone", code: http.StatusNotFound},
 		"decode, but one role":    {role: RoleDecode, want: `no role "decode" of pool "chat": the roles are all`, code: http.StatusBadRequest},
@@ -43,7 +43,6 @@ func TestAdvise(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := fullReader()
-			r.status.Clock = "event"
 			v := &r.pools[1]
 			r.status.TickedAt, v.Decision.Mode = decided, alerting.Active
 			if tt.change != nil {
@@ -74,7 +73,6 @@ func TestAdvise(t *testing.T) {
 // TestDesired reads advice from the API.
 func TestDesired(t *testing.T) {
 	r := fullReader()
-	r.status.Clock = "event"
 	r.pools[1].Decision.Mode = alerting.Active
 	s := newTestServer(r)
 	for query, want := range map[string]struct {

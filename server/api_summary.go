@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -68,8 +69,8 @@ type riskJSON struct {
 // worstJSON is the headroom in the worst minute ahead: the median and the 10 % quantile of that minute alone. The
 // probability of riskJSON is about all minutes together, so it can exceed 10 % while p10 is above 0.
 type worstJSON struct {
-	P10 number    `json:"p10"`
-	P50 number    `json:"p50"`
+	P10 number    `json:"p10"` // null without a ready replica
+	P50 number    `json:"p50"` // likewise
 	At  time.Time `json:"at"`
 }
 
@@ -97,13 +98,15 @@ func riskOf(p *PoolView) (out riskJSON) {
 	return out
 }
 
-// worst is the minute with the least headroom, without those in which no replica is ready; nil if no other is left.
+// worst is the minute with the least headroom, the first without a ready replica if there is one; nil if none is known.
 // factor is of the load over the demand.
 func worst(r *forecaster.ResourceProjection, of *forecaster.Projection, f *forecaster.Forecast, factor float64) (out *worstJSON) {
+	lowest := math.Inf(1)
 	for h, ready := range readyAhead(of, f.Origin) {
-		headroom := func(level int) number { return number(1 - factor*f.Minute[h][level]/(r.PerReplica*float64(ready))) }
-		if p10 := headroom(forecaster.L90); p10.Known() && (out == nil || p10 < out.P10) {
-			out = &worstJSON{p10, headroom(forecaster.L50), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
+		headroom := func(level int) float64 { return 1 - factor*f.Minute[h][level]/(r.PerReplica*float64(ready)) }
+		if p10 := headroom(forecaster.L90); p10 < lowest {
+			lowest = p10
+			out = &worstJSON{number(p10), number(headroom(forecaster.L50)), f.Origin.Add(time.Duration(h) * time.Minute).UTC()}
 		}
 	}
 	return out

@@ -48,7 +48,7 @@ var families = append([]family{
 	{"forewarm_producer_clock_skew_seconds", "gauge", "Least difference between a producer's clock and the stream's: positive when it is ahead, negative when it is behind or holds records back."},
 	{"forewarm_producer_fault", "gauge", "1 while a producer's clock is ahead (clock_ahead), is behind or holds records back (clock_behind), or it alone of its pool is silent."},
 	{"forewarm_kv_sharing_ratio", "gauge", "Share of a request's KV tokens that counts in the cache, because requests share prefixes. 1 unless the evidence is good."},
-	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand."},
+	{"forewarm_queue_growing", "gauge", "1 when more came in the newest minute than the pool could serve. Its throughput is then its capacity, not the demand. Absent in a minute without telemetry."},
 	{"forewarm_replicas", "gauge", "Replicas of the pool as the last decision counted them."},
 	{"forewarm_retry_attempts_ratio", "gauge", "Share of the attempts of the last three minutes that were retries."},
 	{"forewarm_retry_load_ratio", "gauge", "Load of all attempts over that of the calls in the last ten minutes. Demand and forecasts are multiplied by it for projections and decisions."},
@@ -87,6 +87,8 @@ func collect(out *pipeline.Output, add add) {
 		m := &p.Forecast.Minute
 		if !m.Start.IsZero() { // it is zero in a pool without telemetry, of which only history was loaded
 			ofPool("forewarm_kv_sharing_ratio", m.KVRatio)
+		}
+		if m.Covered {
 			ofPool("forewarm_queue_growing", boolean(m.QueueGrowing))
 		}
 		if !m.LastEvent.IsZero() {

@@ -30,6 +30,7 @@ type Status struct {
 	Began    time.Time      `json:"-"`               // start of the process or newest reload, by the clock of the machine
 	Tick     time.Time      `json:"-"`               // zero before the first one since Began
 	TickedAt time.Time      `json:"-"`               // when that ran, by the clock of the machine
+	Behind   time.Duration  `json:"-"`               // age of that when it ran, by the clock of the stream; 0 with clock: event
 	Sequence uint64         `json:"stream_sequence"` // newest message read from the telemetry stream
 
 	Connected  bool    `json:"-"`

@@ -357,3 +357,16 @@ func TestWebConfig(t *testing.T) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
+
+// A minute without a ready replica is the worst one, though its headroom is no number.
+func TestWorstMinute(t *testing.T) {
+	f := ramp("chat", features.TotalClass, features.DimKV, 400_000)
+	r := &forecaster.ResourceProjection{PerReplica: 100_000}
+	soon := &forecaster.Projection{Lead: 10 * time.Minute, Supply: forecaster.Supply{Pending: []time.Time{origin}}}
+	if w := worst(r, soon, &f, 1); w == nil || w.P10.Known() || !w.At.Equal(origin) {
+		t.Errorf("no replica for ten minutes: %+v", w)
+	}
+	if w := worst(r, &forecaster.Projection{Supply: forecaster.Supply{Ready: 5}}, &f, 1); w == nil || !w.P10.Known() {
+		t.Errorf("five replicas: %+v", w)
+	}
+}

@@ -49,13 +49,13 @@ func (d *Daemon) apply(batches []ingest.Batch) {
 // emit passes on the output of a tick: first what other parts wait for, then the series for reports and queries.
 func (d *Daemon) emit(out *pipeline.Output) {
 	d.announce(out)
-	d.setStatus(func(s *server.Status) { s.TickedAt = time.Now() }) // first: the age of advice
-	d.Board.Observe(out)
-	decided := time.Now()
+	now, behind := time.Now(), time.Duration(0)
 	if d.ticker != nil { // after an outage the newest minutes of the stream may be hours old
-		decided = decided.Add(out.Tick.Sub(d.ticker.Now()))
+		behind = d.ticker.Now().Sub(out.Tick)
 	}
-	d.exporter.Observe(out, decided)
+	d.setStatus(func(s *server.Status) { s.TickedAt, s.Behind = now, behind }) // first: the age of advice
+	d.Board.Observe(out)
+	d.exporter.Observe(out, now.Add(-behind))
 	err := d.store.Append(out)
 	d.note(d.failedWrites, "series", err)
 	d.note(d.failedWrites, "compaction", d.store.CompactError())

@@ -53,6 +53,9 @@ func TestOldDecisionHasNoGauges(t *testing.T) {
 		if got := strings.Contains(text.String(), "forewarm_pool_stale"); got != want {
 			t.Errorf("clock %s: gauges of a decision that is an hour old: %v, want %v", clock, got, want)
 		}
+		if fresh := d.Status().Behind < 15*time.Minute; fresh != want {
+			t.Errorf("clock %s: the advice is %s old", clock, d.Status().Behind)
+		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
