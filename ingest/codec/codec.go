@@ -206,6 +206,8 @@ func (d *Decoder) refused() bool {
 
 // refuse adds a refusal. Nothing of the record is kept, because it may hold a prompt.
 func (d *Decoder) refuse(reason ingest.Reason, detail string, args ...any) {
-	r := ingest.Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...), Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool}
-	d.batch.Refused = append(d.batch.Refused, r)
+	d.batch.Refused = append(d.batch.Refused, ingest.Refusal{
+		Reason: reason, Detail: fmt.Sprintf(detail, args...),
+		Producer: cmp.Or(d.meta.Source, d.meta.Replica), Pool: d.meta.Pool,
+	})
 }

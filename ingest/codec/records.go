@@ -98,7 +98,8 @@ var sumType = &recordType[ingest.Sum]{ingest.Sum{
 
 var replicaType = &recordType[ingest.Replica]{ingest.Replica{
 	State: replicaStateAbsent, KVCapacityTokens: ingest.Unknown, KVUsedTokens: ingest.Unknown, KVUsedRatio: math.NaN(),
-	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown, PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
+	Running: ingest.Unknown, Waiting: ingest.Unknown, PreemptionsTotal: ingest.Unknown,
+	PrefixHitsTotal: ingest.Unknown, PrefixQueryTotal: ingest.Unknown,
 	StartupSeconds: math.NaN(),
 }, (*Decoder).completeReplica, []member[ingest.Replica]{
 	{"pool", 1, func(r *ingest.Replica) any { return (*label)(&r.Pool) }},

@@ -103,7 +103,8 @@ func (s *Scaler) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}}}, nil
+	value := &pb.MetricValue{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}
+	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{value}}, nil
 }
 
 // replicas is the advice for a trigger; errors are gRPC statuses.
