@@ -34,7 +34,8 @@ func TestReversedActions(t *testing.T) {
 	}
 }
 
-// TestMinutesOfUnknownDemand: a minute of which no demand is known counts as neither saturated nor served, but its replicas cost.
+// TestMinutesOfUnknownDemand: a minute of which no demand is known counts as neither saturated nor served. But its replicas cost, and actions
+// per day count it.
 func TestMinutesOfUnknownDemand(t *testing.T) {
 	load := Load{math.NaN(), math.NaN(), math.NaN(), 8}
 	pool, err := PeakPool("p", load, 2, capacity.Lag{P50: time.Minute, P90: 2 * time.Minute})
@@ -45,7 +46,11 @@ func TestMinutesOfUnknownDemand(t *testing.T) {
 	p := NewFluidPool(pool, DefaultStart, 1)
 	p.Step(load)
 	p.Step(unknownLoad)
-	if a := p.account; a.Minutes != 1 || a.Asked != 8 || a.Met != 8 || math.Abs(a.GPUHours-4./60) > 1e-9 {
+	p.SetDesired(3)
+	if a := p.account; a.Known != 1 || a.Asked != 8 || a.Met != 8 || math.Abs(a.GPUHours-4./60) > 1e-9 {
 		t.Errorf("%+v, want one minute with 8 requests per second that are met, and four replica-minutes", a)
+	}
+	if row := (&contender{pool: p}).row(); row.ActionsPerDay != day/2 {
+		t.Errorf("%g actions a day, want one in two minutes", row.ActionsPerDay)
 	}
 }

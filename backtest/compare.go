@@ -7,25 +7,26 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Account is the cost and service of a pool. Only minutes with known demand are counted; all cost GPU-hours.
+// Account is the cost and service of a pool. Service is that of the minutes with known demand.
 type Account struct {
-	Minutes, Saturated int
-	Asked, Met         float64 // weight of the requests, and of those that did not wait for a replica
-	GPUHours           float64 // including warm-up
-	Actions            int     // changes of the desired replicas
-	Reversed           int     // actions that removed a replica ordered less than a warm-up before
+	Minutes          int     // all
+	Known, Saturated int     // minutes with known demand, and those of them in which requests waited
+	Asked, Met       float64 // weight of the requests, and of those that did not wait for a replica
+	GPUHours         float64 // including warm-up
+	Actions          int     // changes of the desired replicas
+	Reversed         int     // actions that removed a replica ordered less than a warm-up before
 }
 
-// SaturatedShare is the share of saturated minutes; NaN without a minute.
+// SaturatedShare is the share of saturated minutes; NaN without a minute of known demand.
 func (a *Account) SaturatedShare() float64 {
-	return value.Share(float64(a.Saturated), float64(a.Minutes))
+	return value.Share(float64(a.Saturated), float64(a.Known))
 }
 
 // Result is the result of one setting of one policy.
 type Result struct {
 	Policy         string `json:"policy"`
 	Knob           string `json:"knob"`
-	SaturatedShare Number `json:"saturated_share"` // of minutes
+	SaturatedShare Number `json:"saturated_share"` // of minutes with known demand
 	SLOAttainment  Number `json:"slo_attainment"`  // share of requests that did not wait for a replica
 	GPUHours       Number `json:"gpu_hours"`       // including warm-up
 	ScaleActions   int    `json:"scale_actions"`

@@ -33,7 +33,7 @@ func TestCurve(t *testing.T) {
 func TestCompareTunesBeforeItScores(t *testing.T) {
 	at := func(spec *PolicySpec, set Setting, tuning, scored point) *contender {
 		a := func(p point) Account {
-			return Account{Minutes: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
+			return Account{Known: 1000, Saturated: int(1000 * p[0]), GPUHours: p[1]}
 		}
 		return &contender{name: spec.Name, set: set, tuning: a(tuning), pool: &FluidPool{account: a(scored)}}
 	}

@@ -126,6 +126,7 @@ func (p *FluidPool) lag(k uint64) time.Duration {
 func (p *FluidPool) Step(load Load) {
 	end := p.now.Add(features.Minute)
 	serving := float64(len(p.ready))
+	p.account.Minutes++
 	p.account.GPUHours += float64((len(p.ready)+len(p.pending))*p.pool.GPU.PerReplica) / 60
 	left := p.pending[:0]
 	for _, w := range p.pending {
@@ -155,7 +156,7 @@ func (p *FluidPool) Step(load Load) {
 		if r := load.Of(capacity.Requests); r >= 0 {
 			weight = r
 		}
-		p.account.Minutes++
+		p.account.Known++
 		p.account.Asked += weight
 		p.account.Met += weight * met
 		if work > serving {

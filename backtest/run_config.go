@@ -41,10 +41,10 @@ type RunConfig struct {
 	PeakReplicas int
 	Warmup       capacity.Lag
 
-	Policies []string // of the catalog; "all" for all. Forewarm always takes part.
-	specs    []PolicySpec
-	Sweep    bool   // all settings of the knobs, not only the default
-	Seed     uint64 // of the warm-ups
+	Policies []string     // of the catalog; "all" for all. Forewarm always takes part.
+	specs    []PolicySpec // of Policies, from Prepare
+	Sweep    bool         // all settings of the knobs, not only the default
+	Seed     uint64       // of the warm-ups
 
 	// Output files; "" for none.
 	Forecasts, Decisions, Summary string
