@@ -94,8 +94,8 @@ func (e *FullError) Error() string {
 		e.dir, e.free>>20, Reserve>>20)
 }
 
-// HasRoom returns a [FullError] if less than Reserve is free at a directory, as free says, which is [Free] or a test's. If
-// the free space is unknown, the write decides.
+// HasRoom returns a [FullError] if less than Reserve is free at a directory. free is [Free], or its replacement in a
+// test. If the free space is unknown, the write decides.
 func HasRoom(dir string, free func(dir string) (bytes int64, err error)) error {
 	if bytes, err := free(dir); err == nil && bytes < Reserve {
 		return &FullError{dir, bytes}

@@ -41,7 +41,7 @@ const noMaxStore = 1 << 60
 type Embedded struct {
 	cfg            Config
 	log            *zap.Logger
-	user, password string // of who may do everything, and as whom Connect connects
+	user, password string // of the user that may do everything; Connect uses it
 
 	broken atomic.Pointer[error] // see Broken
 	server atomic.Pointer[server.Server]

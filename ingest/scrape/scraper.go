@@ -161,7 +161,7 @@ func (s *Scraper) lookUp(ctx context.Context, c *client) {
 	}
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return strings.Contains(host, "%") }) // link-local addresses
 	if over := len(hosts) - maxTargets; over > 0 {
-		slices.Sort(hosts) // name servers change the order: the targets are those of the last look-up
+		slices.Sort(hosts) // name servers change the order, and the targets have to stay the same
 		hosts = hosts[:maxTargets]
 		err = fmt.Errorf("the name has %d addresses beyond %d, which are not scraped; make a job of each part", over, maxTargets)
 	}
