@@ -49,8 +49,8 @@ func (r *Report) loadChart(p *Pool, x *ResourceTimeline) figure {
 	c.Days(t.From.In(r.Zone))
 	for _, e := range p.Saturation.Episodes[:min(len(p.Saturation.Episodes), marksDrawn)] {
 		at := e.Start.Sub(t.From).Minutes()
-		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min: %s for %s (warning: %s)",
-			r.Day(e.Start), e.Minutes, e.reached(), alerting.ResourceName(e.Resource), e.Warned()))
+		c.Span("saturated", at, at+float64(e.Minutes), fmt.Sprintf("%s, %d min: %s (warning: %s)",
+			r.Day(e.Start), e.Minutes, e.reached(""), e.Warned()))
 	}
 	var starts, middles []float64 // of bins, in minutes
 	for i := range x.Actual {

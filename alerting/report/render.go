@@ -95,7 +95,7 @@ func (p *Pool) Forecasts() []Accuracy {
 // Worst are the worst saturations, by time.
 func (p *Pool) Worst() []Episode {
 	all := slices.Clone(p.Saturation.Episodes)
-	slices.SortStableFunc(all, func(a, b Episode) int { return cmp.Compare(b.shortfall(), a.shortfall()) })
+	slices.SortStableFunc(all, func(a, b Episode) int { return b.compareShortfall(&a) })
 	all = all[:min(len(all), episodesShown)]
 	slices.SortFunc(all, func(a, b Episode) int { return a.Start.Compare(b.Start) })
 	return all

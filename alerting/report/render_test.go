@@ -166,3 +166,22 @@ func TestSummaryOfUnknown(t *testing.T) {
 		}
 	}
 }
+
+// Of saturations without a ready replica, the longest is the worst.
+func TestWorstOutage(t *testing.T) {
+	p := Pool{Pool: "chat", Saturation: Saturation{KnownMinutes: 600, SaturatedMinutes: 111}}
+	for i := range 12 {
+		p.Saturation.Episodes = append(p.Saturation.Episodes, Episode{
+			Start: start.Add(time.Duration(i) * time.Hour), Minutes: 1 + i, Resource: "kv", Utilisation: Number(math.Inf(1)),
+		})
+	}
+	r := &Report{From: start, To: start.AddDate(0, 0, 7), Zone: time.UTC, Pools: []Pool{p, {Pool: "idle"}}}
+	r.summarise()
+	want := "The worst began on " + r.Day(start.Add(11*time.Hour)) + " and lasted 12 min; no replica of chat was ready."
+	if !strings.HasSuffix(r.Summary[1], want) {
+		t.Errorf("%q does not end in %q", r.Summary[1], want)
+	}
+	if worst := p.Worst(); worst[0].Minutes != 3 || worst[len(worst)-1].Minutes != 12 {
+		t.Errorf("the worst are %+v", worst)
+	}
+}

@@ -21,8 +21,10 @@ type Report struct {
 	To       time.Time      `json:"to"`
 	Timezone string         `json:"timezone"` // of times in Markdown and page; times here are UTC
 	Zone     *time.Location `json:"-"`        // Timezone
-	Summary  []string       `json:"summary"`  // one sentence each: traffic, saturation, warnings, forecasts, cost; a sixth: see summarise
-	Pools    []Pool         `json:"pools"`
+	// Summary has a sentence each on traffic, saturation, warnings, forecasts and cost, and one that names the pools whose
+	// prefill replicas are left out.
+	Summary []string `json:"summary"`
+	Pools   []Pool   `json:"pools"`
 }
 
 // Pool is the report on one pool.

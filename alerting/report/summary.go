@@ -78,7 +78,7 @@ func (s *sums) add(p *Pool) {
 	to.False += of.False
 	to.Open += of.Open
 	for i := range of.Episodes {
-		if e := &of.Episodes[i]; s.worst == nil || e.shortfall() > s.worst.shortfall() {
+		if e := &of.Episodes[i]; s.worst == nil || e.compareShortfall(s.worst) > 0 {
 			s.worst, s.worstOf = e, p.Pool
 		}
 	}
@@ -121,14 +121,13 @@ func (s *sums) saturated(r *Report) string {
 	case worst == nil:
 		return "The load was above the planned capacity of the ready replicas for " + minutes + ", at the beginning."
 	}
-	text := fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. "+
-		"The worst began on %s and lasted %d min; %s for %s",
-		value.Count(len(s.saturation.Episodes), "time"), minutes,
-		r.Day(worst.Start), worst.Minutes, worst.reached(), alerting.ResourceName(worst.Resource))
+	pool := ""
 	if len(r.Pools) > 1 {
-		text += " of " + s.worstOf
+		pool = " of " + s.worstOf
 	}
-	return text + "."
+	return fmt.Sprintf("The load was above the planned capacity of the ready replicas (a saturation) %s, for %s in all. "+
+		"The worst began on %s and lasted %d min; %s.",
+		value.Count(len(s.saturation.Episodes), "time"), minutes, r.Day(worst.Start), worst.Minutes, worst.reached(pool))
 }
 
 func (s *sums) warningResults() string {
@@ -265,13 +264,17 @@ func (p *Pool) MainAccuracy() *Accuracy {
 	return &rows[max(tightest, 0)]
 }
 
-// reached says how high the load was at the peak of an episode.
-func (e *Episode) reached() string {
+// reached says how high the load was at the peak of an episode. pool is "" or like " of chat".
+func (e *Episode) reached(pool string) string {
 	if !e.Utilisation.Known() {
-		return "no replica was ready"
+		return "no replica" + pool + " was ready"
 	}
-	return "the load reached " + value.Percent(e.Utilisation) + " of the capacity"
+	return fmt.Sprintf("the load reached %s of the capacity for %s%s", value.Percent(e.Utilisation), alerting.ResourceName(e.Resource), pool)
 }
 
-// shortfall is an upper bound of the missing capacity, in minutes of the ready capacity.
-func (e *Episode) shortfall() Number { return (e.Utilisation - 1) * Number(e.Minutes) }
+// compareShortfall compares upper bounds of the missing capacity, in minutes of the ready capacity. Those of episodes
+// without a ready replica are infinite: the longer episode is the worse one then.
+func (e *Episode) compareShortfall(o *Episode) int {
+	bound := func(e *Episode) Number { return (e.Utilisation - 1) * Number(e.Minutes) }
+	return cmp.Or(cmp.Compare(bound(e), bound(o)), cmp.Compare(e.Minutes, o.Minutes))
+}
