@@ -32,7 +32,7 @@ const (
 	InputDropped     AlertName = "ForewarmInputDropped"
 	SinkFailing      AlertName = "ForewarmSinkFailing"
 	StorageDegraded  AlertName = "ForewarmStorageDegraded"  // history or state cannot be written; decisions continue in memory
-	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge" // daemons, or one after a restart, differ on the same log
+	DecisionsDiverge AlertName = "ForewarmDecisionsDiverge" // two daemons, or one before and after a restart, decided differently
 	Watchdog         AlertName = "ForewarmWatchdog"
 )
 
