@@ -55,7 +55,7 @@ func (d *Daemon) emit(out *pipeline.Output) {
 	}
 	d.setStatus(func(s *server.Status) { s.TickedAt, s.Behind = now, behind }) // first: the age of advice
 	d.Board.Observe(out)
-	d.exporter.Observe(out, now.Add(-behind))
+	d.exporter.Observe(out, now.Add(-max(behind-d.cfg.Features.Lateness, 0))) // since the tick was due
 	err := d.store.Append(out)
 	d.note(d.failedWrites, "series", err)
 	d.note(d.failedWrites, "compaction", d.store.CompactError())

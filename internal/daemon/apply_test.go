@@ -42,19 +42,29 @@ func TestTickBeforeStoring(t *testing.T) {
 }
 
 // TestOldDecisionHasNoGauges: after an outage the newest minutes of the stream may be hours old. What is decided for them
-// is no advice any more. The event clock has no relation to the clock of the machine.
+// is no advice any more. The event clock has no relation to the clock of the machine. A tick is due features.lateness after
+// its minute, so its gauges are new then.
 func TestOldDecisionHasNoGauges(t *testing.T) {
-	for clock, want := range map[string]bool{"wall": false, "event": true} {
-		d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "clock: "+clock, "pools: [{name: chat, replicas: {max: 9}}]"))
+	for _, tt := range []struct {
+		clock string
+		age   time.Duration
+		want  bool
+	}{
+		{"wall", time.Hour, false},
+		{"wall", 10 * time.Minute, true},
+		{"event", time.Hour, true},
+	} {
+		d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "clock: "+tt.clock,
+			"features: {lateness: 10m}", "server: {listen: '127.0.0.1:0', stale_after: 2m}", "pools: [{name: chat, replicas: {max: 9}}]"))
 		pool := pipeline.PoolOutput{Pool: "chat", Forecast: forecaster.PoolForecast{Pool: "chat"}}
-		d.emit(&pipeline.Output{Tick: time.Now().Truncate(time.Minute).Add(-time.Hour), Pools: []pipeline.PoolOutput{pool}})
+		d.emit(&pipeline.Output{Tick: time.Now().Add(-tt.age), Pools: []pipeline.PoolOutput{pool}})
 		var text strings.Builder
 		d.exporter.WritePrometheus(&text)
-		if got := strings.Contains(text.String(), "forewarm_pool_stale"); got != want {
-			t.Errorf("clock %s: gauges of a decision that is an hour old: %v, want %v", clock, got, want)
+		if got := strings.Contains(text.String(), "forewarm_pool_stale"); got != tt.want {
+			t.Errorf("clock %s: gauges of a decision that is %s old: %v, want %v", tt.clock, tt.age, got, tt.want)
 		}
-		if fresh := d.Status().Behind < 15*time.Minute; fresh != want {
-			t.Errorf("clock %s: the advice is %s old", clock, d.Status().Behind)
+		if fresh := d.Status().Behind < 15*time.Minute; fresh != tt.want {
+			t.Errorf("clock %s: the advice is %s old", tt.clock, d.Status().Behind)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
