@@ -134,7 +134,7 @@ func (s *Server) requireProxy(next http.Handler) http.Handler {
 	})
 }
 
-// pagePolicy is the Content-Security-Policy of all other answers.
+// pagePolicy is the Content-Security-Policy of all answers that have no policy of their own.
 const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
