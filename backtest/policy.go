@@ -18,7 +18,7 @@ type Observation struct {
 	Ready, Pending int
 	Waiting        float64 // queued requests of the pool
 	KVUse          float64 // 0..1, of the fullest ready replica; NaN if none is ready
-	Need           float64 // last minute's demand in replicas, not rounded; 0 if unknown
+	Need           float64 // last minute's demand in replicas, not rounded
 	Backlog        float64 // waiting work, in minutes of one replica
 }
 

@@ -166,6 +166,9 @@ func (r *runner) serve(t time.Time) {
 				if c.policy == nil {
 					continue // decides in emit
 				}
+				if load.unknown() && c.name != OraclePolicy && c.name != RecordedPolicy {
+					continue // an autoscaler without its metrics keeps the replicas
+				}
 				desired := c.policy(o)
 				c.pool.SetDesired(desired)
 				if c.isDefault {

@@ -360,7 +360,10 @@ func TestHoles(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	cfg := RunConfig{Trace: write(t, b.String()), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv")}
+	cfg := RunConfig{
+		Trace: write(t, b.String()), Forecasts: filepath.Join(dir, "f.csv"), Decisions: filepath.Join(dir, "d.csv"),
+		Policies: []string{"reactive_floor"},
+	}
 	s := mustRun(t, cfg)
 	cells := func(path string, each func(at time.Duration, row []string)) {
 		rows, err := readRows(path)
@@ -388,7 +391,12 @@ func TestHoles(t *testing.T) {
 	}
 	least, n := math.Inf(1), 0
 	var kept float64
+	ready, asked := map[time.Duration]string{}, map[time.Duration]string{} // replicas of the rival
 	cells(cfg.Decisions, func(at time.Duration, row []string) {
+		if row[2] != ForewarmPolicy {
+			ready[at], asked[at] = row[3], row[5]
+			return
+		}
 		desired, _ := strconv.ParseFloat(row[5], 64)
 		if at == from {
 			kept = desired
@@ -399,6 +407,9 @@ func TestHoles(t *testing.T) {
 	})
 	if n != int((to-from)/time.Minute) || kept < 2 || least < kept {
 		t.Errorf("%d decisions in the hole, for %g replicas or more; %g before it", n, least, kept)
+	}
+	if before, after := asked[from], ready[to+time.Minute]; before == "" || before != after || asked[to-time.Hour] != "" {
+		t.Errorf("a rival wants %q replicas where the hole begins, %q in it, and has %q after it", before, asked[to-time.Hour], after)
 	}
 	for _, x := range s.Scores { // two origins after the hole are half an hour before the end
 		if want := int((from-30*time.Minute)/(15*time.Minute)) + 2; x.Class == features.TotalClass && x.Horizon == "30" && x.N != want {
