@@ -72,6 +72,17 @@ func cell(s string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
 }
 
+// fieldHelp is the comment of a field, without the field's name in Go.
+func fieldHelp(f *ast.Field) string {
+	help := cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
+	for _, name := range f.Names {
+		for _, begin := range []string{" is ", " are ", ": "} {
+			help = strings.TrimPrefix(help, name.Name+begin)
+		}
+	}
+	return help
+}
+
 // goSource is the production code of the repository.
 type goSource map[string][]*ast.File // by folder
 
@@ -228,7 +239,7 @@ func (g goSource) structs(t *testing.T, folder, name string) string {
 			if words := g.words(of); words != "" {
 				kind, of = words, [2]string{}
 			}
-			note := cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
+			note := fieldHelp(f)
 			if strings.Contains(f.Tag.Value, `json:"`+tag+",omit") {
 				note = strings.TrimPrefix(note+"; may be missing", "; ")
 			}
@@ -476,7 +487,7 @@ func (g goSource) notes(name string, properties map[string]schema) (best map[str
 				}
 				if tag := jsonName(f); properties[tag].isSet() {
 					have++
-					notes[tag] = cell(cmp.Or(f.Comment.Text(), f.Doc.Text()))
+					notes[tag] = fieldHelp(f)
 				}
 			}
 			if have > most {

@@ -83,7 +83,7 @@ type Outcome struct {
 	// theirs has a known demand and capacity.
 	Replicas number `json:"replicas"`
 	Prefill  number `json:"prefill_replicas,omitempty"` // the same for the prefill replicas of a disaggregated pool
-	// The key whose bound is below the needed replicas, or the limit of the pool that more replicas do not raise.
+	// Blocked is the key whose bound is below the needed replicas, or the limit of the pool that more replicas do not raise.
 	Blocked string `json:"blocked_by,omitempty"`
 
 	HourUSD number `json:"usd_per_hour"`
