@@ -72,7 +72,7 @@ var anySum = rapid.Custom(func(t *rapid.T) ingest.Sum {
 })
 
 var anyReplica = rapid.Custom(func(t *rapid.T) ingest.Replica {
-	return ingest.Replica{
+	r := ingest.Replica{
 		Pool: some(anyLabel).Draw(t, "pool"), Name: some(anyLabel).Draw(t, "name"),
 		At: anyTime.Draw(t, "at"), State: ingest.ReplicaState(rapid.IntRange(0, int(replicaStateAbsent)-1).Draw(t, "state")),
 		KVCapacityTokens: anyCount.Draw(t, "capacity"), KVUsedTokens: anyCount.Draw(t, "used"),
@@ -81,6 +81,10 @@ var anyReplica = rapid.Custom(func(t *rapid.T) ingest.Replica {
 		PrefixHitsTotal: anyCount.Draw(t, "hits"), PrefixQueryTotal: anyCount.Draw(t, "queries"),
 		StartedAt: anyTime.Draw(t, "started"), StartupSeconds: rapid.OneOf(rapid.Float64Range(0, 1000), rapid.Just(math.NaN())).Draw(t, "startup"),
 	}
+	if r.KVCapacityTokens >= 0 {
+		r.KVUsedTokens = min(r.KVUsedTokens, r.KVCapacityTokens)
+	}
+	return r
 })
 
 var anyAck = rapid.Custom(func(t *rapid.T) ingest.Ack {

@@ -223,7 +223,8 @@ func checkBatch(t *testing.T, b *ingest.Batch) int {
 		for _, n := range []int64{r.KVCapacityTokens, r.KVUsedTokens, r.Running, r.Waiting, r.PreemptionsTotal, r.PrefixHitsTotal, r.PrefixQueryTotal} {
 			count(n, counterLimit)
 		}
-		if r.Pool == "" || r.Name == "" || r.At.IsZero() || r.State >= replicaStateAbsent || r.KVUsedRatio < 0 || r.KVUsedRatio > 1 {
+		if r.Pool == "" || r.Name == "" || r.At.IsZero() || r.State >= replicaStateAbsent || r.KVUsedRatio < 0 || r.KVUsedRatio > 1 ||
+			r.KVCapacityTokens >= 0 && r.KVUsedTokens > r.KVCapacityTokens {
 			t.Fatalf("replica %+v", r)
 		}
 	}

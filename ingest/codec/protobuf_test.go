@@ -242,6 +242,7 @@ func TestDecodeProtobufRefuses(t *testing.T) {
 		"ends before it begins":   {requests(request + "finished_at: 1795240799999999999"), ingest.ReasonInconsistent},
 		"replica without state":   {replica("replica: 1"), ingest.ReasonMissingField},
 		"replica without name":    {replica("state: REPLICA_STATE_READY"), ingest.ReasonMissingField},
+		"more used than there is": {replica("replica: 1 state: REPLICA_STATE_READY kv_capacity_tokens: 100 kv_used_tokens: 101"), ingest.ReasonInconsistent},
 		"ratio above 1":           {replica("replica: 1 state: REPLICA_STATE_READY kv_used_ratio: 1.5"), ingest.ReasonOutOfRange},
 		"infinite ratio":          {replica("replica: 1 state: REPLICA_STATE_READY kv_used_ratio: -inf"), ingest.ReasonOutOfRange},
 		"infinite sum":            {table + "sums { pool: 1 start: 1795240800000000000 requests: inf }", ingest.ReasonHugeCount},

@@ -280,8 +280,8 @@ func (d *Decoder) completeSum(s *ingest.Sum) {
 	d.fillNames(&s.Pool, &s.Class)
 	d.require("start", !s.Start.IsZero())
 	switch {
-	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.CachedTokens) && math.IsNaN(s.OutputTokens):
-		d.fail(ingest.ReasonMissingField, "a sum needs one of requests, prompt_tokens, cached_tokens, output_tokens")
+	case math.IsNaN(s.Requests) && math.IsNaN(s.PromptTokens) && math.IsNaN(s.OutputTokens): // cached tokens alone count nowhere
+		d.fail(ingest.ReasonMissingField, "a sum needs one of requests, prompt_tokens, output_tokens")
 	case s.CachedTokens > s.PromptTokens:
 		d.fail(ingest.ReasonInconsistent, "cached_tokens is %g, more than the %g of prompt_tokens that it is part of", s.CachedTokens, s.PromptTokens)
 	}
@@ -293,6 +293,9 @@ func (d *Decoder) completeReplica(r *ingest.Replica) {
 	d.require("replica (of the record or the subject)", r.Name != "")
 	d.require("at", !r.At.IsZero())
 	d.require("state", r.State != replicaStateAbsent)
+	if r.KVCapacityTokens >= 0 && r.KVUsedTokens > r.KVCapacityTokens {
+		d.fail(ingest.ReasonInconsistent, "kv_used_tokens is %d, more than the %d of kv_capacity_tokens", r.KVUsedTokens, r.KVCapacityTokens)
+	}
 }
 
 func (d *Decoder) completeAck(a *ingest.Ack) {

@@ -234,6 +234,22 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestNoMoreThanFull: a router that reserves more than a worker has is read as a full worker, because the stream refuses
+// a report that contradicts itself.
+func TestNoMoreThanFull(t *testing.T) {
+	e, err := parse([]byte(`dynamo_frontend_model_kv_cache_block_size 16
+dynamo_frontend_model_total_kv_blocks 100
+dynamo_frontend_worker_active_decode_blocks{worker_id="w"} 103
+`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := e.replicas("h:1", Auto)
+	if err != nil || len(got) != 1 || got[0].KVUsedTokens != 1600 || got[0].KVCapacityTokens != 1600 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	many := strings.Repeat("vllm:num_requests_running 1\n", maxSeries+1)
 	for name, tc := range map[string]struct {
@@ -241,7 +257,7 @@ func TestParseRefuses(t *testing.T) {
 		want              string // in the error
 	}{
 		"HTML":                    {"text/html; charset=utf-8", "<html></html>", "text/html"},
-		"HTML as text":            {"text/plain", "<html><body>Sign in</body></html>", ""},
+		"HTML as text":            {"text/plain", "<html><body>Sign in</body></html>", "is the path right?"},
 		"JSON of trtllm-serve":    {"application/json", "[]", "/prometheus/metrics"},
 		"content type without /":  {"text", "x 1\n", "no exposition"},
 		"not a number":            {"text/plain", "vllm:num_requests_running many\n", ""},

@@ -99,6 +99,9 @@ func (e exposition) replicas(target, wanted string) (out []ingest.Replica, g *en
 			replica.Name = target + "/" + name
 		}
 		g.read(r, &replica)
+		if replica.KVCapacityTokens >= 0 { // a router may reserve more
+			replica.KVUsedTokens = min(replica.KVUsedTokens, replica.KVCapacityTokens)
+		}
 		out = append(out, replica)
 	}
 	return out, g, nil

@@ -43,7 +43,7 @@ func parse(body []byte, contentType string) (exposition, error) {
 			return found, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%.200w", err)
+			return nil, fmt.Errorf("the answer is no exposition of metrics; is the path right? %.200w", err)
 		}
 		if entry != textparse.EntrySeries {
 			continue
