@@ -111,21 +111,27 @@ func (l *Listener) postTelemetry(w http.ResponseWriter, r *http.Request) {
 	if out.refused > 0 {
 		answer["reason"], answer["detail"] = out.first.Reason, out.first.Detail
 		if out.unusable() {
-			code = codeOf(&out)
+			code = l.codeOf(r, &out)
 		}
 	}
 	writeJSON(w, code, answer)
 }
 
-// codeOf is the status code for a request of which nothing could be used.
-func codeOf(o *outcome) int {
+// codeOf is the status code for a request of which nothing could be used. It counts the request.
+func (l *Listener) codeOf(r *http.Request, o *outcome) int {
+	code := http.StatusBadRequest
 	switch o.first.Reason {
 	case ingest.ReasonTooLarge:
-		return http.StatusRequestEntityTooLarge
+		code = http.StatusRequestEntityTooLarge
 	case ingest.ReasonUnknownFormat:
-		return http.StatusUnsupportedMediaType
+		code = http.StatusUnsupportedMediaType
 	}
-	return http.StatusBadRequest
+	name := strconv.Itoa(code)
+	if isGRPC(r) {
+		name = grpcCodes[code].String()
+	}
+	l.Unusable[name].Add(1)
+	return code
 }
 
 // take reads the body of a request and stores its records. A code other than 200 refuses the request; message is the

@@ -60,6 +60,8 @@ var statusCodes = [...]string{
 type Listener struct {
 	// Requests counts the answers by their status code; codes that are not listed are "other".
 	Requests map[string]*atomic.Uint64
+	// Unusable are those of Requests of which every record was refused, each with its reason.
+	Unusable map[string]*atomic.Uint64
 	deps     Deps
 	cfg      Config
 	socket   net.Listener // nil when it is off
@@ -79,6 +81,7 @@ func New(c Config, deps Deps) (*Listener, error) {
 	e := &c.HTTP
 	l := &Listener{
 		Requests: map[string]*atomic.Uint64{},
+		Unusable: map[string]*atomic.Uint64{},
 		deps:     deps,
 		cfg:      c,
 		timeouts: usualTimeouts,
@@ -91,7 +94,7 @@ func New(c Config, deps Deps) (*Listener, error) {
 		return l, nil
 	}
 	for _, code := range statusCodes {
-		l.Requests[code] = new(atomic.Uint64)
+		l.Requests[code], l.Unusable[code] = new(atomic.Uint64), new(atomic.Uint64)
 	}
 	var err error
 	if e.TokenFile != "" {

@@ -32,7 +32,7 @@ func (l *Listener) postExport(protobuf, json, rejected string) http.HandlerFunc 
 		case code != http.StatusOK:
 			refuse(w, r, code, message)
 		case out.unusable():
-			refuse(w, r, codeOf(&out), out.complaint())
+			refuse(w, r, l.codeOf(r, &out), out.complaint())
 		case contentType == json:
 			writeJSON(w, code, exportAnswer(&out, rejected))
 		case isGRPC(r):

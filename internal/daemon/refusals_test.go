@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/forewarm/forewarm/alerting"
+	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -97,6 +99,26 @@ func TestManyKindsOfRefusals(t *testing.T) {
 	}
 }
 
+// TestMissedDemandComesFirst: the text begins with the refusals that the alert counts, however many duplicates there are.
+func TestMissedDemandComesFirst(t *testing.T) {
+	p := startDaemon(t, "clock: event", "pools:", badInputPool)
+	for reason, n := range map[ingest.Reason]uint64{
+		ingest.ReasonDuplicate: 500, ingest.ReasonUnknownEvent: 400, ingest.ReasonFuture: 20, ingest.ReasonLate: 1, ingest.ReasonNotJSON: 2, "": 900,
+	} {
+		p.noteRefused(ingest.Refusal{Reason: reason, Detail: "detail"}, n)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var got []string
+	text := p.refusedText(time.Now())
+	for part := range strings.SplitSeq(text, "; ") {
+		got = append(got, strings.Fields(part)[0])
+	}
+	if want := []string{"20", "2", "1", "500", "and"}; !slices.Equal(got, want) || !strings.Contains(text, "and 2 kinds more") {
+		t.Errorf("the counts are %v, want %v: %s", got, want, text)
+	}
+}
+
 // TestPublishedExample runs the example of docs/integrations.md in a shell, with a nats command that prints the
 // message. A daemon counts that record.
 func TestPublishedExample(t *testing.T) {
@@ -150,6 +172,8 @@ func TestUnusedRequestsAreSeen(t *testing.T) {
 		post("/v1/traces", "Bearer 0123456789abcdef0123456789abcdef",
 			`{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"GET /","startTimeUnixNano":"1772438400000000000","endTimeUnixNano":"1772438401000000000"}]}]}]}`)
 	}
+	post("/v1/telemetry/dynamo?pool=chat", "Bearer 0123456789abcdef0123456789abcdef", `{"event_type":"request_end","schema":"x"}`) // 415
+	post("/v1/telemetry/none?pool=chat", "Bearer 0123456789abcdef0123456789abcdef", "{}")
 	for minute := range 2 {
 		d.checkSelf(w, time.Now().Add(time.Duration(minute+1)*time.Minute))
 	}
@@ -158,7 +182,10 @@ func TestUnusedRequestsAreSeen(t *testing.T) {
 		t.Errorf("%q does not have the ignored records", s.Refused)
 	}
 	if !strings.Contains(s.Refused, "7 requests were answered 401 by listeners.http") || len(s.Alerts) != 1 ||
-		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "most often as http 401") {
+		!strings.Contains(testenv.Words(s.Alerts[0].Annotations), "9 of 9 records were refused, most often as http 401") {
 		t.Errorf("%q, alerts %+v", s.Refused, s.Alerts)
+	}
+	if !strings.Contains(s.Refused, "1 requests were answered 404") || strings.Contains(s.Refused, "answered 415") {
+		t.Errorf("%q: a request whose record was refused counts twice", s.Refused)
 	}
 }

@@ -84,8 +84,8 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 	return out
 }
 
-// readCodes are the listener's answers to requests that were read: their refused records are counted by reason, not here.
-var readCodes = []string{"200", "400", "OK", "InvalidArgument", "other"}
+// readCodes are the listener's answers to requests that were read. What they refuse is counted by reason.
+var readCodes = []string{"200", "OK", "other"}
 
 // isTicking reports whether a tick came within server.stale_after.
 func (d *Daemon) isTicking(now time.Time) bool {
@@ -93,7 +93,7 @@ func (d *Daemon) isTicking(now time.Time) bool {
 	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
 }
 
-// countIntake counts telemetry since the start, without duplicates. The keys of skipped say what does not count as it
+// countIntake counts telemetry since the start, without harmless refusals. The keys of skipped say what does not count as it
 // was sent, and the fix.
 func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	o := locked(d, &d.omissions)
@@ -102,7 +102,7 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 		Refused: map[string]uint64{},
 	}
 	for _, reason := range ingest.Reasons {
-		if reason != ingest.ReasonDuplicate && reason != ingest.ReasonUnknownEvent { // no demand is missed
+		if !slices.Contains(harmless, reason) {
 			v.Refused[string(reason)] = d.exporter.Refused(reason).Get()
 		}
 	}
@@ -118,12 +118,14 @@ func (d *Daemon) countIntake() (v alerting.Vitals, skipped map[string]uint64) {
 	}
 	for code, requests := range d.intake.Requests {
 		if !slices.Contains(readCodes, code) {
-			v.Refused["http "+code] = requests.Load()
-			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = requests.Load()
+			n := requests.Load()
+			n -= min(n, d.intake.Unusable[code].Load()) // their records are counted by reason; the answer is counted later
+			v.Refused["http "+code] = n
+			skipped["requests were answered "+code+" by listeners.http: see the producer's log"] = n
 		}
 	}
 	return v, skipped
 }
 
-// allIgnored is shown only while no record counts.
-const allIgnored = "records are sound but ask for nothing of a pool, and none else came: docs/integrations.md says what each producer has to send"
+// allIgnored is logged once, and shown only while no record counts.
+const allIgnored = "records are sound but ask for nothing of a pool, such as tool calls: if requests are missing, docs/integrations.md says what each producer has to send"

@@ -112,6 +112,9 @@ type refusals struct {
 	log            rate.Sometimes
 }
 
+// harmless are the reasons of refusals by which no demand is missed.
+var harmless = []ingest.Reason{ingest.ReasonDuplicate, ingest.ReasonUnknownEvent}
+
 // noteRefused counts n refused or skipped records, and logs new kinds.
 func (d *Daemon) noteRefused(f ingest.Refusal, n uint64) {
 	d.mu.Lock()
@@ -165,16 +168,25 @@ func (d *Daemon) refusedText(now time.Time) string {
 	d.forgetRefusals(now)
 	applied := d.exporter.Records.Get()
 	var out []string
-	// Refused records come before skipped ones, which have no reason.
+	// Missed demand comes first, and skipped records, which have no reason, come last.
+	rank := func(x *refusals) int {
+		switch {
+		case x.Reason == "":
+			return 2
+		case slices.Contains(harmless, x.Reason):
+			return 1
+		}
+		return 0
+	}
 	shown := slices.SortedFunc(maps.Values(d.refusedBy), func(a, b *refusals) int {
-		return cmp.Or(cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason))), cmp.Compare(b.n, a.n), a.first.Compare(b.first))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.n, a.n), a.first.Compare(b.first))
 	})
 	shown = slices.DeleteFunc(shown, func(x *refusals) bool { return !x.shown(applied) })
 	for _, x := range shown[:min(len(shown), refusalsListed)] {
 		out = append(out, x.text(applied))
 	}
 	if more := len(shown) - refusalsListed; more > 0 {
-		out = append(out, fmt.Sprintf("and %d other kinds: see forewarm_ingest_refused_total and the log", more))
+		out = append(out, fmt.Sprintf("and %s more: see forewarm_ingest_refused_total and the log", value.Count(more, "kind")))
 	}
 	return strings.Join(out, "; ")
 }
