@@ -133,10 +133,13 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (in
 	n, d, r, oldest := &a.nowcasting, c.Nowcasts, &c.Nowcasts.Rows[row], int(a.Revise)
 	lag := p.Lag.Rows[row]
 	value := func(age int) float64 { return n.values[age][row] }
-	sum := 0.0
+	sum, most := 0.0, 0.0
+	if r.Exposure > 0 {
+		most = float64(r.Level / r.Exposure)
+	}
 	for age := range oldest + 1 {
 		if v := value(age); !math.IsNaN(v) {
-			sum += v
+			sum, most = sum+v, max(most, v)
 		}
 	}
 	r.weigh(sum, records)
@@ -159,6 +162,7 @@ func (a *Aggregator) nowcastRow(p *pool, c *class, row int, records float64) (in
 	for age := oldest; age >= 0; age-- {
 		counted := value(age)
 		e := r.estimate(counted, n.shares[age], level/exposure, quantum)
+		e.Mean = min(e.Mean, counted+maxMissing*most) // NaN stays
 		d.Estimates[age][row] = e
 		d.Last[age][row] = float32(counted)
 		if math.Abs(e.Mean-counted) > missingSteps*quantum {
@@ -223,6 +227,10 @@ const (
 	recordsMinutes = 30 // span of the average nowcasts.Records
 	// missingSteps is how much of one request must be missing from a minute for a nowcast.
 	missingSteps = 0.01
+	// maxMissing bounds what is taken for missing from a minute, in the largest of the open minutes and the settled
+	// level. When a producer sends a backlog of some minutes at once, the delays of all ages are long, and their product
+	// leaves nothing of the share that is reported.
+	maxMissing = 4
 )
 
 func newNowcasts(revise, since int64) *nowcasts {

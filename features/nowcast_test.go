@@ -221,6 +221,38 @@ func TestNowcastAfterOutage(t *testing.T) {
 	}
 }
 
+// A class of which one producer holds back nearly all records for some minutes, and then sends them all, has no
+// nowcast far beyond what was ever counted: the product of the delays that were learned means nothing.
+func TestNowcastAfterBacklog(t *testing.T) {
+	cfg := testConfig()
+	cfg.Revise = 10 * Minute
+	a := New(cfg)
+	add := func(m, n int) {
+		for i := range n {
+			mustAdd(t, a, request("", float64(m)*60+float64(i%60)))
+		}
+	}
+	var windows []Window
+	for m := range 5 {
+		add(m, 2)
+		if m == 1 {
+			add(0, 1) // records come late, so delays are learned
+		}
+		windows, _ = a.Close(at(float64(m+1) * 60))
+	}
+	for m := range 5 {
+		add(m, 118)
+	}
+	for m := 5; m < 8; m++ {
+		add(m, 120)
+		windows, _ = a.Close(at(float64(m+1) * 60))
+		now, ok := Dimensions[0].Now(newest(windows))
+		if !ok || now.Counted != 2 || now.Mean > 11 {
+			t.Errorf("minute %d: want at most about five times the 2 requests/s, got %+v", m, now)
+		}
+	}
+}
+
 // hazardsOf is a copy of the hazards of the first row of the first pool.
 func hazardsOf(a *Aggregator) hazards { return slices.Clone(a.pools[0].Lag.Rows[0]) }
 
