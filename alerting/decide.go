@@ -38,6 +38,7 @@ type State struct {
 	PublishedDesired int       `cbor:"7,keyasint"`
 	PublishedAction  Action    `cbor:"8,keyasint"`
 	PublishedBinding string    `cbor:"9,keyasint"`
+	PublishedToObey  bool      `cbor:"28,keyasint,omitempty"` // autoscalers could follow it
 
 	Short    bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
 	Ready    int         `cbor:"11,keyasint"` // last reported or assumed
@@ -223,9 +224,9 @@ func (p *draft) bound(s *side, target, others int) (desired, most int, constrain
 	}
 	desired = target
 	set := func(replicas int, key string, bound int) {
-		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: target})
+		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: desired})
 	}
-	if step := p.cfg.ScaleInStep; step > 0 && desired < s.current-step {
+	if step := p.cfg.ScaleInStep; step > 0 && desired < s.current-step && bounds.Min < s.current-step {
 		set(s.current-step, "scale_in_step", step)
 	}
 	if desired > most {
@@ -260,13 +261,13 @@ func (p *draft) action() Action {
 func (st *State) setPublish(d *Decision, cfg Config) {
 	action := d.PoolAction()
 	changed := d.Desired != st.PublishedDesired || d.PrefillReplicas() != st.PublishedPrefill || action != st.PublishedAction ||
-		action != Hold && d.Binding != st.PublishedBinding
+		action != Hold && d.Binding != st.PublishedBinding || d.delivered() != st.PublishedToObey
 	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3; d.Publish {
 		if st.Generation++; st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
 		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.PrefillReplicas()
-		st.PublishedAction, st.PublishedBinding = action, d.Binding
+		st.PublishedAction, st.PublishedBinding, st.PublishedToObey = action, d.Binding, d.delivered()
 	}
 	d.Generation = st.Generation
 }

@@ -110,20 +110,26 @@ func TestDecide(t *testing.T) {
 		action Action
 		says   string // in the reason, the constraints or the warnings
 	}{
-		"enough":                                  {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "Staying at 4."},
-		"rise inside the lead window":             {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "To be 95 % sure of enough KV memory in the next 18 min, the pool needs 7 replicas"},
-		"rise, with shared prefixes":              {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
-		"rise just beyond it":                     {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
-		"quantile, not median":                    {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
-		"stated quantile":                         {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
-		"newsvendor: shortage is cheap":           {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "To be 50 % sure"},
-		"newsvendor: shortage is expensive":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To be 99 % sure"},
-		"reserves":                                {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and as a reserve 1 for failures, 2 warm for bursts"},
-		"pending counts as supply":                {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
-		"floor: demand above the forecast":        {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now. Demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},
-		"floor: queue":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4). Advising 5 replicas (4 now)."},
-		"floor: long queue at most doubles":       {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
-		"floor: queue with supply on its way":     {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
+		"enough":                              {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "Staying at 4."},
+		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "To be 95 % sure of enough KV memory in the next 18 min, the pool needs 7 replicas"},
+		"rise, with shared prefixes":          {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
+		"rise just beyond it":                 {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
+		"quantile, not median":                {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
+		"stated quantile":                     {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
+		"newsvendor: shortage is cheap":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "To be 50 % sure"},
+		"newsvendor: shortage is expensive":   {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To be 99 % sure"},
+		"reserves":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and as a reserve 1 for failures, 2 warm for bursts"},
+		"pending counts as supply":            {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
+		"floor: demand above the forecast":    {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now. Demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},
+		"floor: queue":                        {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 4 }}, want: 5, action: ScaleOut, says: "4.0 requests wait per replica (threshold 4). Advising 5 replicas (4 now)."},
+		"floor: long queue at most doubles":   {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 900 }}, want: 8, action: ScaleOut},
+		"floor: queue with supply on its way": {scene: scene{ready: 4, pending: 2, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(6), want: 6, action: Hold},
+		"floor: queue, enough replicas start": {scene: scene{ready: 4, pending: 1, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.WaitingPerReady = 5 }}, state: earlier(5), want: 5, action: Hold,
+			says: "the pool needs 4 replicas. 5.0 requests wait per replica (threshold 4). Staying at 5."},
+		"floor: queue, at the limit": {scene: scene{ready: 6, median: flat(350), last: 350, edit: func(in *Input) {
+			in.Pool.Replicas.Max, in.Minute.State.WaitingPerReady = 6, 8
+		}}, state: earlier(6), want: 6, action: Hold,
+			says: "8.0 requests wait per replica (threshold 4). No more than 6 replicas are allowed. Limited by replicas.max 6: 8 wanted."},
 		"floor: worst replica's KV":               {scene: scene{ready: 20, median: flat(1200), last: 1200, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .99, .8, 125 }}, want: 24, action: ScaleOut, says: "99 % full (danger above 85 %)"},
 		"floor: a cache that is meant to be full": {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .99 }}, want: 20, action: Hold},
 		"KV at the danger mark is not above":      {scene: scene{ready: 20, median: flat(1950), last: 1950, edit: func(in *Input) { in.Minute.State.KVUsedMax = .85 }}, want: 20, action: Hold},
@@ -165,10 +171,14 @@ func TestDecide(t *testing.T) {
 		"a request is kept for the cooldown":     {scene: scene{ready: 4, median: flat(350), last: 350}, state: after(earlier(9), kept(1, 9)), want: 9, action: ScaleOut, says: "Advising 9 replicas (4 now)."},
 		"a request is reduced after it":          {scene: scene{ready: 4, median: flat(560), last: 350}, state: after(earlier(9), kept(2, 9)), want: 6, action: ScaleOut},
 
-		"max replicas":        {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
-		"budget":              {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "Limited by budget_hour_usd, enough for 5: 7 wanted."},
-		"min replicas":        {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 3 }}, want: 3, action: ScaleOut, says: "replicas.min 3"},
-		"above max":           {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
+		"max replicas": {scene: scene{ready: 4, median: flat(7000), last: 350}, want: 50, action: ScaleOut, says: "replicas.max 50: 70 wanted"},
+		"budget":       {scene: scene{ready: 4, median: flat(700), last: 350, edit: func(in *Input) { in.Pool.GPUHourUSD, in.Pool.BudgetHourUSD = 3, 16 }}, want: 5, action: ScaleOut, says: "Limited by budget_hour_usd, enough for 5: 7 wanted."},
+		"min replicas": {scene: scene{ready: 1, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 3 }}, want: 3, action: ScaleOut, says: "replicas.min 3"},
+		"above max":    {scene: scene{ready: 60, median: flat(5500), last: 5500}, want: 50, action: ScaleIn, says: "replicas.max 50"},
+		"above max, and a step": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Replicas.Max = 6 }}, state: earlier(8), want: 6, action: ScaleIn,
+			says: "Limited by scale_in_step 1: 4 wanted; replicas.max 6: 7 wanted."},
+		"at min, and a step": {scene: scene{ready: 6, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Replicas.Min = 6 }}, state: earlier(6), want: 6, action: Hold,
+			says: "Staying at 6. Limited by replicas.min 6: 4 wanted."},
 		"zero traffic":        {scene: scene{ready: 2, median: flat(0), last: 0}, state: earlier(2), want: 1, action: ScaleIn},
 		"zero traffic, min 0": {scene: scene{ready: 1, median: flat(0), last: 0, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(1), want: 0, action: ScaleIn},
 		"from zero replicas":  {scene: scene{ready: 0, median: flat(10), last: 10, edit: func(in *Input) { in.Pool.Replicas.Min = 0 }}, state: earlier(0), want: 1, action: ScaleOut},
@@ -327,6 +337,34 @@ func TestDecidePublishes(t *testing.T) {
 	}
 	// The first decision, a renewal after 10 minutes, a change, and a renewal.
 	if want := []int{0, 10, 12, 22}; !slices.Equal(published, want) {
+		t.Errorf("published at %v, want %v", published, want)
+	}
+}
+
+// A decision is published as soon as autoscalers may follow it, or may not any more, although the number is the same.
+func TestDecidePublishesToObey(t *testing.T) {
+	var st State
+	var published []int
+	steps := []struct {
+		mode  Mode
+		known int
+		stale bool
+	}{{Active, 3, false}, {Active, 4, false}, {Active, 5, false}, {Active, 6, false}, {Active, 7, true}, {Active, 8, false}, {Advisory, 9, false}, {Advisory, 10, false}, {Active, 11, false}}
+	for minute, x := range steps {
+		cfg := DefaultConfig()
+		cfg.Mode = x.mode
+		in := scene{ready: 4, median: flat(350), last: 520, edit: func(in *Input) {
+			in.Projection.Confidence, in.Forecast.Total[0].Known, in.Forecast.Stale = forecaster.Cold, x.known, x.stale
+		}}.input(t)
+		d, next := Decide(noon.Add(time.Duration(minute)*time.Minute), in, st, cfg)
+		if st = next; d.Publish {
+			published = append(published, minute)
+		}
+		if d.Desired != 6 {
+			t.Errorf("minute %d: %d desired, want 6", minute, d.Desired)
+		}
+	}
+	if want := []int{0, 2, 3, 4, 5, 6, 8}; !slices.Equal(published, want) {
 		t.Errorf("published at %v, want %v", published, want)
 	}
 }

@@ -72,12 +72,12 @@ func (d *Decision) changeSentence() string {
 func (p *draft) findings(d *Decision, s *side) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
-	byFloor := s.floorCause != "" && s.floor >= s.need && s.floor > s.current
+	byFloor := s.floorCause != "" && s.floor >= s.need
 	if fewer {
 		stay = move
 	}
 	switch {
-	case more && byFloor:
+	case more && byFloor && s.floor > s.current:
 		return []string{capitalise(s.floorCause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
@@ -92,9 +92,13 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
 	case d.Needed > d.Desired && !fewer:
-		return []string{riskSentence(d, p.cfg), "No more than " + d.replicasText(d.Desired) + " are allowed."}
+		stay = "No more than " + d.replicasText(d.Desired) + " are allowed."
 	}
-	return []string{riskSentence(d, p.cfg), stay}
+	why := []string{riskSentence(d, p.cfg)}
+	if byFloor {
+		why = append(why, capitalise(s.floorCause)+".")
+	}
+	return append(why, stay)
 }
 
 // withoutForecast is the finding if the forecast cannot be used.
