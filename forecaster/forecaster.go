@@ -125,9 +125,10 @@ func (p *pool) observe(windows []features.Window) {
 	}
 	for d, now := range sum {
 		if s := p.total.series[d]; s != nil && minute <= s.history.Newest { // only classes that changed are in the sum
-			now.Mean = s.history.At(minute)
-			if change[d] != 0 {
-				now.Mean = math.Max(0, zeroIfNaN(now.Mean)+change[d])
+			was, learned := s.history.At(minute), !math.IsNaN(now.Mean)
+			now.Mean = was
+			if change[d] != 0 || learned && math.IsNaN(was) { // an unknown minute may turn out to be without demand
+				now.Mean = math.Max(0, zeroIfNaN(was)+change[d])
 			}
 		}
 		p.count(p.total, d, minute, now)

@@ -110,6 +110,27 @@ func TestAmend(t *testing.T) {
 	}
 }
 
+// TestAmendToNothing: minutes that are known later, and had no demand, are known to the pool's total too. If the
+// watermarks of a silent pool come late, all its minutes are such.
+func TestAmendToNothing(t *testing.T) {
+	f := New(Config{Settle: 10 * time.Minute, StaleAfter: 5 * time.Minute})
+	y := func(int) float64 { return 10 }
+	observePool(f, 100, map[string]func(int) float64{"a": y, "b": y}, "a", "b")
+	for i := 100; i < 160; i++ {
+		for _, w := range [][]features.Window{
+			{window("p", "a", i-1, 0), window("p", "b", i-1, 0)}, {window("p", "a", i, math.NaN()), window("p", "b", i, math.NaN())},
+		} {
+			if i > 100 || w[0].Start.Equal(minuteAt(i)) {
+				f.Observe(w, []features.PoolMinute{{Pool: "p", Start: minuteAt(i), LastEvent: minuteAt(i)}})
+			}
+		}
+	}
+	total := f.Forecast(minuteAt(160))[0].Of(features.DimRequests)
+	if total.Known != 159 || total.Now.Mean > .1 || total.Minute[14][L95] > 1 {
+		t.Errorf("%d minutes of the total are known, want 159; demand is %v now, the 95 %% quantile %v", total.Known, total.Now.Mean, total.Minute[14][L95])
+	}
+}
+
 // TestForecastChangesNothing: forecasts do not depend on earlier calls of Forecast.
 func TestForecastChangesNothing(t *testing.T) {
 	y := noisy(rand.New(rand.NewPCG(4, 4)))
