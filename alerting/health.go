@@ -68,7 +68,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 		b.add(StorageDegraded, "", alertText{
 			Summary:     "Some data has not been stored since " + clock(v.StorageSince),
 			Description: capitalise(value.Cut(v.Storage, maxError)) + ". Decisions and alerts go on from memory. What is not stored will be missing in reports.",
-			Action:      "Make room on the disk, or repair the disk or the NATS stream that is named.",
+			Action:      "Make room on the disk, or repair what is named.",
 		})
 	}
 	if v.Diverged > 0 {

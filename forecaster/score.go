@@ -56,7 +56,7 @@ func (a *Accumulator) add(origin int64, y, last float64, own *Quantiles) {
 	}
 	for i, tau := range Levels {
 		a.loss[i] += Pinball(tau, y, own[i])
-		if y <= own[i] {
+		if y-own[i] <= 1e-6*math.Abs(y) { // forecasts have rounding errors
 			a.covered[i]++
 		}
 	}

@@ -76,6 +76,17 @@ func TestScorerByHand(t *testing.T) {
 	}
 }
 
+// TestCoverageOfConstantLoad: forecasts have rounding errors. A load that is what its quantile says is covered.
+func TestCoverageOfConstantLoad(t *testing.T) {
+	s := NewScorer(0, 1)
+	q := flat(1999.99997)
+	for m := range int64(5) {
+		s.Issue(forecastFrom(101+m, q, q))
+		s.Observe(101+m, 2000)
+	}
+	close(t, "coverage", float64(s.Scores[0].Coverage(L90).Share), 1)
+}
+
 // TestScorerHorizons: each horizon is scored with its own minute, and the window with its maximum. Origins before the
 // first one, repeated forecasts and repeated outcomes are ignored.
 func TestScorerHorizons(t *testing.T) {

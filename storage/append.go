@@ -19,17 +19,20 @@ import (
 
 // Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
 // A tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
-// means that the tick's samples are lost, for example on a full disk. The store continues with the next tick. Unsettled
-// minutes are always taken, also after an error.
+// means that the tick's samples are lost, for example on a full disk, or because later ones are stored. The store continues
+// with the next tick. Unsettled minutes are always taken, also after an error.
 func (s *Store) Append(out *pipeline.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := out.Tick.UnixMilli()
 	defer s.fresh.take(out.Windows, t, s.owns)
-	if t <= s.stored {
+	if t <= s.stored && (len(out.Decisions()) == 0 || s.decided(t)) {
 		return nil
 	}
-	err := s.ready()
+	err := s.follows(t)
+	if err == nil {
+		err = s.ready()
+	}
 	if err == nil {
 		err = s.commit(t, out)
 		s.suspect = err != nil
@@ -41,6 +44,22 @@ func (s *Store) Append(out *pipeline.Output) error {
 	s.stored = t
 	s.maintain()
 	return nil
+}
+
+// decided reports whether a decision at t, Unix ms, is stored, or cannot be read.
+func (s *Store) decided(t int64) (found bool) {
+	err := History{s}.each(context.Background(), t, t, matchers(poolColumns[0].series, nil),
+		func(labels.Labels, []int64, []float64) error { found = true; return nil })
+	return found || err != nil
+}
+
+// follows returns an error if series later than t, Unix ms, are stored.
+func (s *Store) follows(t int64) error {
+	if t > s.stored {
+		return nil
+	}
+	return fmt.Errorf("%s has later series, up to %s, and takes no earlier ones: if a clock was ahead, "+
+		"stop the daemon and move %[1]s away to start without history", s.dir, time.UnixMilli(s.stored).UTC().Format(time.RFC3339))
 }
 
 // Restore keeps the unsettled minutes of a restored state for queries.

@@ -31,7 +31,7 @@ const (
 type StoreCounters struct {
 	Refused   uint64 // later than the tick, or refused by the TSDB: too old, or another value for that time
 	Capped    uint64 // of series beyond Config.MaxSeries
-	LostTicks uint64 // ticks without any stored sample, because the disk is full or fails
+	LostTicks uint64 // ticks without any stored sample: the disk is full or fails, or later series are stored
 }
 
 // Store is the embedded TSDB. Only one goroutine may append; reads are safe beside it.

@@ -227,6 +227,35 @@ func TestStoreReplayAfterRestart(t *testing.T) {
 	}
 }
 
+// TestStoreAheadOfTheClock: a clock was a year ahead. Ticks that are earlier than the stored ones are lost and counted, and
+// the error says what to do. Ticks that are stored, or that have nothing to store, are no error.
+func TestStoreAheadOfTheClock(t *testing.T) {
+	const year = 365 * 24 * 60
+	dir := t.TempDir()
+	s := openStore(t, config(dir))
+	for _, m := range []int{1, 2, year} {
+		appendTick(t, s, m)
+	}
+	for _, when := range []string{"before", "after"} {
+		appendTick(t, s, 2)
+		if err := s.Append(&pipeline.Output{Tick: minute(3)}); err != nil {
+			t.Errorf("%s the restart, a tick without a decision: %v", when, err)
+		}
+		err := tryTick(s, 4)
+		if newest := minute(year).Format(time.RFC3339); err == nil || !strings.Contains(err.Error(), newest) || !strings.Contains(err.Error(), "move "+s.dir+" away") {
+			t.Errorf("%s the restart: %v", when, err)
+		}
+		if c := s.Counters(); c.LostTicks != 1 {
+			t.Errorf("%s the restart: %+v", when, c)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, config(dir))
+	}
+	appendTick(t, s, year+1)
+}
+
 // TestStoreRefusesAndCounts: windows that are unsettled, unknown or too old are refused. Series above max_series are
 // dropped.
 func TestStoreRefusesAndCounts(t *testing.T) {

@@ -43,7 +43,7 @@ func (d *Daemon) exportCounters() {
 		c := d.store.Counters()
 		return c.Refused + c.Capped
 	})
-	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work.", func() uint64 { return d.store.Counters().LostTicks })
+	count("forewarm_series_lost_ticks_total", "Ticks whose samples are not stored, because the disk was full or did not work, or later samples were stored before.", func() uint64 { return d.store.Counters().LostTicks })
 	d.exporter.Gauge("forewarm_log_waiting", "Ticks that are not in the log yet.", func() float64 { return float64(d.decisions.Counters().Waiting) })
 	d.exporter.Flag("forewarm_storage_degraded", "1 while something cannot be written. Decisions go on in memory; /readyz says what.", func() bool {
 		d.mu.Lock()
