@@ -161,7 +161,7 @@ func Open(path string, opts Options) (*Reader, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("trace: %w; name a readable file", err)
 	}
 	r := &Reader{Summary: TraceSummary{Path: path}, opts: opts, file: file}
 	if err := r.open(file); err != nil {

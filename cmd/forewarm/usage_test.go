@@ -82,7 +82,7 @@ func TestUsage(t *testing.T) {
 		{"publish -cached 9 -input 8", 2, []string{"-cached", "9", "0 to -input, 8"}},
 		{"publish -n 0", 2, []string{"-n", "0", "1 or more"}},
 		{"replay", 2, []string{"name one TRACE"}},
-		{"replay none.csv", 2, []string{"none.csv", "no such file"}},
+		{"replay none.csv", 2, []string{"trace", "none.csv", "no such file", "name a readable file"}},
 		{"replay notes.csv", 2, []string{"notes.csv", "no known trace format"}},
 		{"replay -nats nats://127.0.0.1:1 trace.csv", 2, []string{"nats://127.0.0.1:1", "forewarm serve", "-nats"}},
 		{"replay -speed -1 trace.csv", 2, []string{"-speed", "-1", "0 (as fast as possible) or 0.001 to 1e6"}},

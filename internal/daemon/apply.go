@@ -67,6 +67,9 @@ func (d *Daemon) emit(out *pipeline.Output) {
 		if d.firstTick.IsZero() {
 			d.firstTick = out.Tick
 		}
+		if out.Tick.After(d.newestTick) {
+			d.newestTick = out.Tick
+		}
 		s.Producers = out.Producers
 	})
 	d.tickTook(time.Since(d.tickBegan).Seconds())

@@ -110,6 +110,7 @@ type Daemon struct {
 	divergence       string                       // text of the newest
 	omissions        pipeline.Omissions           // as of the last tick
 	firstTick        time.Time                    // since the start
+	newestTick       time.Time                    // also of the restored state, and in the log at the start
 	snapshotsRefused int                          // snapshots that this start could not use; constant
 	savedBytes       float64                      // of the newest snapshot; NaN before
 }

@@ -63,6 +63,9 @@ func (d *Daemon) inspect(daemon context.Context) {
 	if info := seen.Telemetry; info != nil {
 		if d.ticker != nil {
 			d.ticker.Sync(info.TimeStamp)
+			if ahead := aheadText(locked(d, &d.newestTick), info.TimeStamp); ahead != "" {
+				faults = append(faults, ahead)
+			}
 		}
 		d.consumer.Saw(info.State)
 		switch before := d.stream.Load(); {
@@ -85,6 +88,16 @@ func (d *Daemon) inspect(daemon context.Context) {
 		fault = errors.New(strings.Join(faults, "; "))
 	}
 	d.note(d.failedWrites, troubleStreams, fault)
+}
+
+// aheadText says that the newest tick is later than now, by the clock of the NATS server, and the fix; "" if it is not.
+func aheadText(newest, now time.Time) string {
+	if newest.Sub(now) < time.Minute {
+		return ""
+	}
+	return fmt.Sprintf("the newest minute that was decided is %s, and the clock is %s: nothing is decided before the clock is there. If a clock was "+
+		"ahead, wait, or stop all daemons, delete what they stored in NATS (without nats.url, nats in storage.dir) and tsdb in storage.dir, and start again",
+		newest.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 }
 
 // roomForStream returns an error if the disk of the embedded server is full.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -280,4 +281,24 @@ func TestSeriesAreACache(t *testing.T) {
 	if diff := cmp.Diff(decisions[false], decisions[true]); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestLogAheadOfTheClock: a clock was ahead, and the log has decisions of the future. Until then nothing is decided.
+// /readyz says so, and what to do.
+func TestLogAheadOfTheClock(t *testing.T) {
+	dir := t.TempDir()
+	d := startDaemonIn(t, dir, "clock: event", "default_pool: {replicas: {max: 2}}")
+	newest := time.Now().UTC().Truncate(time.Minute).Add(time.Hour)
+	for m := range 4 {
+		d.publishMinute(t, "chat.talk", newest.Add(time.Duration(m-3)*time.Minute), 3, 100, 10)
+	}
+	testenv.Await(t, "a decision of the future", func() bool { return d.Status().Tick.Equal(newest) })
+	d.stop()
+	site := openOffline(t, d.data)
+	must(0, errors.Join(site.js.DeleteObjectStore(t.Context(), "FOREWARM_STATE"), must(site.js.Stream(t.Context(), "FOREWARM_TELEMETRY")).Purge(t.Context())))
+	site.close()
+
+	d = startDaemonIn(t, dir, "default_pool: {replicas: {max: 2}}")
+	want := "the newest minute that was decided is " + newest.Format(time.RFC3339)
+	testenv.Await(t, "the fault in the check of the stream", func() bool { return strings.Contains(d.Status().Stream, want) })
 }

@@ -61,6 +61,7 @@ func (d *Daemon) restore(ctx context.Context) (err error) {
 		s.Began = time.Now()
 		s.Version, s.Mode, s.Clock = d.version, d.cfg.Decision.Mode, d.cfg.Clock
 		s.Restored, s.Restore = true, what
+		d.newestTick = slices.MaxFunc([]time.Time{d.pipeline.LastTick(), d.loggedTick}, time.Time.Compare)
 		s.Sequence = d.pipeline.Sequence()
 	})
 	if snapshot == nil && len(newest) > 0 && (d.snapshotsRefused > 0 || d.stream.Load().State.FirstSeq > 1) {
