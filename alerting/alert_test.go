@@ -170,6 +170,9 @@ func TestConditions(t *testing.T) {
 		"a limit that blocks little": {decision: with(saturating(.2, forecaster.Never), func(d *Decision) {
 			d.Limit, d.Constraints = 16, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
 		})},
+		"a limit keeps a queue": {decision: with(saturating(.1, forecaster.Never), func(d *Decision) {
+			d.Limit, d.Floor, d.Constraints = 16, 19, []Constraint{{Key: "replicas.max", Bound: 16, Wanted: 19}}
+		}), want: "AtCapacityLimit:warning"},
 		"a step limits, not a bound": {decision: with(saturating(.8, 19*time.Minute), func(d *Decision) {
 			d.Desired, d.Constraints = 16, []Constraint{{Key: "scale_in_step", Bound: 1, Wanted: 19}}
 		}), want: "SaturationAhead:warning"},

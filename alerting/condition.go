@@ -170,6 +170,11 @@ func (b *conditions) saturation() {
 			end = fmt.Sprintf(", and the limit of %s will not do", d.replicasText(d.Limit))
 		}
 		add(AtCapacityLimit, likely, soon, end, d.advice(help))
+	case blocked && d.Floor > d.Limit: // a queue, full caches or latencies, though demand by its rates would fit
+		b.add(AtCapacityLimit, d.Binding, alertText{
+			Summary:     fmt.Sprintf("%s are needed now, and no more than %d are allowed", d.replicasText(d.Needed), d.Limit),
+			Description: joinSentences(d.Reason, who), Action: d.advice(help),
+		})
 	case !blocked && len(late) > 0:
 		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
 			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
