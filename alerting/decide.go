@@ -184,6 +184,10 @@ func (p *draft) consolidated(s *side) int {
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
+// reportsAwaited is how long replicas that reported and fell silent keep the pool from scaling in. Longer means that
+// nobody lets them report any more.
+const reportsAwaited = 24 * time.Hour
+
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
 func (p *draft) whyStay(rows []resource) string {
 	if left := max(p.cfg.Cooldown, minKnown) - p.Tick.Sub(p.st.UsableSince); left > 0 {
@@ -198,6 +202,8 @@ func (p *draft) whyStay(rows []resource) string {
 		return "the engines are busy, and no request is reported"
 	case silent >= 0:
 		return fmt.Sprintf("producer %s fell silent, so demand may be more than is seen", faults[silent].Producer)
+	case !s.Observed && p.Tick.Sub(s.ReportedAt) < reportsAwaited:
+		return fmt.Sprintf("no replica has reported since %s, so queues and caches are unknown", clock(s.ReportedAt))
 	case s.Preemptions > 0:
 		return "replicas are preempting requests"
 	case s.WaitingPerReady >= 1:

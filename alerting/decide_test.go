@@ -101,6 +101,7 @@ func TestDecide(t *testing.T) {
 	asked := func(minutesAgo int) func(*State) {
 		return func(s *State) { s.LastScaleOut = noon.Add(-time.Duration(minutesAgo) * time.Minute) }
 	}
+	assumed := func(s *State) { s.Ready = s.LastDesired }
 	after := func(s State, change func(*State)) State { change(&s); return s }
 	tests := map[string]struct {
 		scene  scene
@@ -150,6 +151,12 @@ func TestDecide(t *testing.T) {
 		}}, state: earlier(8), want: 8, action: Hold, says: "producer gw-2 fell silent"},
 		"stay: the fullest replica would be in danger on one fewer": {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .8, .8, 125 }}, state: earlier(8), want: 8, action: Hold, says: "4 replicas would do, but on fewer the fullest one's KV cache, 80 % full, would pass 85 %. Staying at 8."},
 		"scale in: as far as the fullest replica allows":            {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.KVUsedMax, in.Pool.KVTarget, in.Pool.KVTokens = .6, .8, 125 }}, state: earlier(8), config: func(c *Config) { c.ScaleInStep = 0 }, want: 6, action: ScaleIn, says: "6 replicas will do"},
+		"stay: replicas fell silent": {scene: scene{median: flat(350), last: 350, edit: func(in *Input) {
+			in.Minute.State.Observed, in.Minute.State.ReportedAt = false, noon.Add(-23*time.Hour)
+		}}, state: after(earlier(8), assumed), want: 8, action: Hold, says: "4 replicas would do, but no replica has reported since"},
+		"scale in: replicas do not report any more": {scene: scene{median: flat(350), last: 350, edit: func(in *Input) {
+			in.Minute.State.Observed, in.Minute.State.ReportedAt = false, noon.Add(-24*time.Hour)
+		}}, state: after(earlier(8), assumed), want: 7, action: ScaleIn},
 		"stay: preemption":                      {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.State.Preemptions = 1 }}, state: earlier(8), want: 8, action: Hold, says: "preempting"},
 		"stay: uncovered minute":                {scene: scene{ready: 8, median: flat(350), last: 350, edit: func(in *Input) { in.Minute.Covered = false }}, state: earlier(8), want: 8, action: Hold, says: "no telemetry"},
 		"a scale-in continues":                  {scene: scene{ready: 8, median: flat(350), last: 350}, state: earlier(7), want: 7, action: ScaleIn},
