@@ -34,8 +34,8 @@ func TestReversedActions(t *testing.T) {
 	}
 }
 
-// TestMinutesOfUnknownDemand: a minute of which no demand is known counts as neither saturated nor served. But its replicas cost, and actions
-// per day count it.
+// TestMinutesOfUnknownDemand: a minute without known demand is neither saturated nor served. Its replicas cost money, and
+// it counts as time in the actions per day.
 func TestMinutesOfUnknownDemand(t *testing.T) {
 	load := Load{math.NaN(), math.NaN(), math.NaN(), 8}
 	pool, err := PeakPool("p", load, 2, capacity.Lag{P50: time.Minute, P90: 2 * time.Minute})
