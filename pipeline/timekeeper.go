@@ -56,7 +56,15 @@ func (k *timekeeper) overdue() time.Time {
 	if !k.Live {
 		return time.Time{}
 	}
-	return k.streamTick()
+	return k.due(k.Stream, k.lateness+watermarkGrace)
+}
+
+// due is the newest tick at least delay before t, or the last one if that is newer.
+func (k *timekeeper) due(t time.Time, delay time.Duration) time.Time {
+	if t.Before(k.Last.Add(delay + features.Minute)) { // it holds for most messages, and Truncate is slow
+		return k.Last
+	}
+	return t.Add(-delay).Truncate(features.Minute)
 }
 
 // lateWatermark reports whether a watermark was stored long after its minute: the stream refused it at that time, and
@@ -86,13 +94,13 @@ func (k *timekeeper) plausible(t time.Time) bool {
 
 // recordTick is the newest tick due by a record of time t; on the wall clock the newest minutes wait for watermarks.
 func (k *timekeeper) recordTick(t time.Time) time.Time {
-	due := t.Add(-k.lateness).Truncate(features.Minute)
+	due := k.due(t, k.lateness)
 	if k.Last.IsZero() {
 		// The first record starts the clock; its minute is the first to end.
 		k.Last = due
 	}
-	if stream := k.streamTick(); k.clock == WallClock && due.After(stream) {
-		return stream
+	if k.clock == WallClock && due.After(k.Last) && due.After(k.streamTick()) {
+		return k.streamTick()
 	}
 	return due
 }
