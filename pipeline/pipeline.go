@@ -320,15 +320,19 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 // admit moves time to that of a record, if records move it, runs the ticks that become due, and returns the pool. It
 // refuses an unknown pool and a time too far ahead.
 func (p *Pipeline) admit(pool string, at time.Time, emit func(*Output)) (*poolEntry, ingest.Reason) {
+	e := p.byName[pool]
 	switch {
-	case !p.serves(pool):
+	case e == nil && !p.serves(pool):
 		return nil, ingest.ReasonUnknownPool
 	case !p.state.Time.plausible(at):
 		return nil, ingest.ReasonFuture
 	case p.cfg.Clock == EventClock || !p.state.Time.Live: // without watermarks, loaded history is learned minute by minute
 		p.run(p.state.Time.recordTick(at), p.cfg.Clock == EventClock, emit)
 	}
-	return p.admitPool(pool), ""
+	if e == nil {
+		e = p.admitPool(pool)
+	}
+	return e, ""
 }
 
 // tally counts a record, or refuses it if there is a reason.
