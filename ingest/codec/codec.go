@@ -99,7 +99,7 @@ var decoders = sync.Pool{New: func() any { return new(Decoder) }}
 // Decoder decodes many messages of one goroutine. It returns a repeated label as the same string in memory. That saves
 // allocations, and the aggregation finds its class faster. The zero value is ready for use.
 type Decoder struct {
-	// These are of the current message.
+	// These are of the current message, the first two of the last one until then.
 	meta    Meta
 	limits  ingest.Limits
 	batch   *ingest.Batch
@@ -124,8 +124,11 @@ type Decoder struct {
 // Decode appends the records of one message and its refusals to b. It never fails as a whole: an unusable record is
 // refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
 func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
-	d.meta, d.limits, d.batch = m, lim, b
-	d.records, d.refusal = 0, ingest.Refusal{}
+	d.batch, d.records, d.refusal = b, 0, ingest.Refusal{}
+	if m != d.meta || lim != d.limits { // else its names were checked
+		d.meta, d.limits = m, lim
+		d.checkNames()
+	}
 	f, plain := d.open(data)
 	if !d.refused() {
 		f.decode(d, plain)
@@ -135,22 +138,25 @@ func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch
 	}
 	const kept = 64 << 10 // bytes, or strings
 	d.plain, d.scratch, d.table = ingest.Emptied(d.plain, kept), ingest.Emptied(d.scratch, kept), ingest.Emptied(d.table, kept)
-	d.meta, d.batch, d.foreign = Meta{}, nil, nil
+	d.batch, d.foreign = nil, nil
 }
 
-// open finds the format of a message, checks its names and decompresses it. It refuses the message if it cannot.
+// checkNames checks the names in the subject and the headers. An invalid one refuses the message, and is removed.
+func (d *Decoder) checkNames() {
+	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
+		if *name != "" {
+			*name = d.label("a name in the subject or a header", []byte(*name))
+		}
+	}
+}
+
+// open finds the format of a message and decompresses it. It refuses the message if it cannot.
 func (d *Decoder) open(data []byte) (f *format, plain []byte) {
 	if len(data) > d.limits.MessageBytes {
 		d.fail(ingest.ReasonTooLarge, "message has %d bytes, the limit is %d", len(data), d.limits.MessageBytes)
 		return nil, nil
 	}
-	for _, name := range [...]*string{&d.meta.Pool, &d.meta.Class, &d.meta.Replica, &d.meta.Source} {
-		if *name != "" {
-			d.scratch = append(d.scratch[:0], *name...)
-			*name = d.label("a name in the subject or a header", d.scratch)
-		}
-	}
-	d.scratch, d.batch.Source = d.scratch[:0], d.meta.Source
+	d.batch.Source = d.meta.Source
 	f = formatOf(d.meta.ContentType)
 	switch {
 	case f == nil:

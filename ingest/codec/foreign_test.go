@@ -36,17 +36,17 @@ func read(format string, data []byte, meta Meta) string {
 func TestForeignSamples(t *testing.T) {
 	for sample, want := range map[string][]string{
 		"litellm/success.json": {
-			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"max_output_tokens":1024}`,
+			`{"id":"chatcmpl-9f1c2","pool":"llama-70b","class":"chat","model":"llama-70b","tenant":"acme","arrived_at":1795240800125,"first_token_at":1795240800900,"finished_at":1795240807400,"prompt_tokens":3120,"cached_tokens":2048,"output_tokens":260,"feature":"assistant","route":"acompletion","replica":"b68d56d76b0c","max_output_tokens":1024}`,
 		},
 		"litellm/array.json": { // the second request was answered from the proxy's cache
-			`{"id":"a-1","pool":"llama-70b","model":"llama-70b","tenant":"batch","route":"completion","arrived_at":1795240800125,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
-			`{"id":"a-3","pool":"bge-m3","model":"bge-m3","route":"aembedding","arrived_at":1795240802000,"finished_at":1795240802250,"prompt_tokens":512,"output_tokens":0}`,
+			`{"id":"a-1","pool":"llama-70b","model":"llama-70b","tenant":"batch","arrived_at":1795240800125,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10,"route":"completion"}`,
+			`{"id":"a-3","pool":"bge-m3","model":"bge-m3","arrived_at":1795240802000,"finished_at":1795240802250,"prompt_tokens":512,"output_tokens":0,"route":"aembedding"}`,
 			"ignored 1",
 		},
 		"litellm/failures.ndjson": {
-			`{"id":"f-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","route":"acompletion","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010,"output_tokens":0}`,
-			`{"id":"f-2","pool":"llama-70b","model":"llama-70b","route":"acompletion","phase":"finished","status":"error","arrived_at":1795240801000,"first_token_at":1795240802000,"finished_at":1795240811000,"prompt_tokens":900,"output_tokens":41}`,
-			`{"id":"f-3","pool":"llama-70b","model":"llama-70b","route":"acompletion","phase":"finished","status":"error","arrived_at":1795240802000,"finished_at":1795240802500,"output_tokens":0}`,
+			`{"id":"f-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","arrived_at":1795240800000,"finished_at":1795240800010,"output_tokens":0,"route":"acompletion","phase":"rejected","status":"rejected"}`,
+			`{"id":"f-2","pool":"llama-70b","model":"llama-70b","arrived_at":1795240801000,"first_token_at":1795240802000,"finished_at":1795240811000,"prompt_tokens":900,"output_tokens":41,"route":"acompletion","phase":"finished","status":"error"}`,
+			`{"id":"f-3","pool":"llama-70b","model":"llama-70b","arrived_at":1795240802000,"finished_at":1795240802500,"output_tokens":0,"route":"acompletion","phase":"finished","status":"error"}`,
 		},
 		"litellm/bad_element.json": {
 			`{"id":"b-1","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800000,"finished_at":1795240801000,"prompt_tokens":20,"output_tokens":10}`,
@@ -57,10 +57,10 @@ func TestForeignSamples(t *testing.T) {
 			"truncated",
 		},
 		"openai/chat.json": {
-			`{"id":"chatcmpl-B9MBs8","pool":"gpt-oss-120b","model":"gpt-oss-120b","tier":"default","arrived_at":1795240800000,"prompt_tokens":1117,"cached_tokens":1024,"output_tokens":46}`,
+			`{"id":"chatcmpl-B9MBs8","pool":"gpt-oss-120b","model":"gpt-oss-120b","arrived_at":1795240800000,"prompt_tokens":1117,"cached_tokens":1024,"output_tokens":46,"tier":"default"}`,
 		},
 		"openai/responses.json": {
-			`{"id":"resp_67ccd3a9","pool":"gpt-oss-120b","model":"gpt-oss-120b","tenant":"customer-12","session_hash":"b3f218c3c3df4ce8","arrived_at":1795240800000,"finished_at":1795240803000,"prompt_tokens":328,"cached_tokens":256,"output_tokens":52,"max_output_tokens":512}`,
+			`{"id":"resp_67ccd3a9","pool":"gpt-oss-120b","model":"gpt-oss-120b","tenant":"customer-12","arrived_at":1795240800000,"finished_at":1795240803000,"prompt_tokens":328,"cached_tokens":256,"output_tokens":52,"session_hash":"b3f218c3c3df4ce8","max_output_tokens":512}`,
 		},
 		"openai/wrapped.ndjson": {
 			`{"id":"w-1","pool":"gpt-oss","class":"chat","model":"gpt-oss-120b","tenant":"acme","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240803500,"prompt_tokens":1117,"output_tokens":46}`,
@@ -75,42 +75,42 @@ func TestForeignSamples(t *testing.T) {
 		},
 		"openai/bad_usage.json": {"missing_field"}, // no time
 		"envoy/access.json": {
-			`{"id":"83b63da3-45a9-4196-98b8-1a7f697d6d8d","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","replica":"10.0.0.9:8000","arrived_at":1795240800125,"finished_at":1795240801651,"prompt_tokens":15,"output_tokens":7}`,
+			`{"id":"83b63da3-45a9-4196-98b8-1a7f697d6d8d","pool":"llama-70b","model":"llama-70b","arrived_at":1795240800125,"finished_at":1795240801651,"prompt_tokens":15,"output_tokens":7,"route":"/v1/chat/completions","replica":"10.0.0.9:8000"}`,
 		},
 		"envoy/access.ndjson": { // the last two are a list of models and a tool call
-			`{"id":"e-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","route":"/v1/chat/completions","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80}`,
-			`{"id":"e-2","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
-			`{"id":"e-3","pool":"llama-70b","model":"llama-70b","route":"/v1/chat/completions","phase":"cancelled","status":"cancelled","arrived_at":1795240802125,"finished_at":1795240803025,"prompt_tokens":700}`,
+			`{"id":"e-1","pool":"llama-70b","model":"llama-70b","tenant":"acme","arrived_at":1795240800125,"finished_at":1795240802125,"prompt_tokens":1200,"output_tokens":80,"route":"/v1/chat/completions"}`,
+			`{"id":"e-2","pool":"llama-70b","model":"llama-70b","arrived_at":1795240801125,"finished_at":1795240801128,"route":"/v1/chat/completions","phase":"rejected","status":"rejected"}`,
+			`{"id":"e-3","pool":"llama-70b","model":"llama-70b","arrived_at":1795240802125,"finished_at":1795240803025,"prompt_tokens":700,"route":"/v1/chat/completions","phase":"cancelled","status":"cancelled"}`,
 			"ignored 2",
 		},
 		"envoy/bad_tokens.json": {"missing_field"},
 		"sglang/metrics.log": { // the second has a time of another clock; the third is a health check
-			`{"id":"8c1a","pool":"qwen3-32b","model":"qwen3-32b","session_hash":"65f6e62a6454c70b","arrived_at":1795240800125,"started_at":1795240800137,"first_token_at":1795240800300,"finished_at":1795240801500,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"max_output_tokens":256}`,
-			`{"id":"8c1b","pool":"qwen3-32b","model":"qwen3-32b","phase":"rejected","status":"rejected","arrived_at":1795240801000,"finished_at":1795240801500,"output_tokens":0}`,
+			`{"id":"8c1a","pool":"qwen3-32b","model":"qwen3-32b","arrived_at":1795240800125,"started_at":1795240800137,"first_token_at":1795240800300,"finished_at":1795240801500,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"session_hash":"65f6e62a6454c70b","max_output_tokens":256}`,
+			`{"id":"8c1b","pool":"qwen3-32b","model":"qwen3-32b","arrived_at":1795240801000,"finished_at":1795240801500,"output_tokens":0,"phase":"rejected","status":"rejected"}`,
 			"ignored 1",
 		},
 		"sglang/bad_lines.log": {"missing_field", "truncated"},
 		"kong/http-log.ndjson": { // the last two are a health check and an answer from the cache
-			`{"id":"9a1b","pool":"qwen3-32b","model":"qwen3-32b","tenant":"acme","route":"chat","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240802125,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44}`,
-			`{"id":"9a1c","pool":"qwen3-32b","model":"qwen3-32b","route":"chat","phase":"rejected","status":"rejected","arrived_at":1795240801125,"finished_at":1795240801128}`,
+			`{"id":"9a1b","pool":"qwen3-32b","model":"qwen3-32b","tenant":"acme","arrived_at":1795240800125,"first_token_at":1795240800400,"finished_at":1795240802125,"prompt_tokens":812,"cached_tokens":640,"output_tokens":44,"route":"chat","session_hash":"0fa26c5e979a0bf7"}`,
+			`{"id":"9a1c","pool":"qwen3-32b","model":"qwen3-32b","arrived_at":1795240801125,"finished_at":1795240801128,"route":"chat","phase":"rejected","status":"rejected"}`,
 			"ignored 2",
 		},
 		"kong/bad_tokens.json": {"missing_field"},
 		"otlp-json/ai_sdk_5.json": { // ai 5.0.277 and @ai-sdk/anthropic 2: cached tokens are only in provider metadata
-			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":2100,"output_tokens":42}`,
-			`{"id":"86553c34310e40b4682c91be1b17c484-980773d6740341ee","pool":"text-embedding-3","model":"text-embedding-3","tenant":"umbrella","feature":"summarise","session_hash":"0fa26c5e979a0bf7","arrived_at":1795240800000,"finished_at":1795240800005,"prompt_tokens":77,"output_tokens":0}`,
+			`{"id":"msg_01AAAAAAAAAAAAAAAAAAAA0.07293336343967916","pool":"claude-x","model":"claude-x","tenant":"umbrella","arrived_at":1795240800000,"finished_at":1795240800044,"prompt_tokens":2100,"output_tokens":42,"feature":"summarise","session_hash":"0fa26c5e979a0bf7"}`,
+			`{"id":"86553c34310e40b4682c91be1b17c484-980773d6740341ee","pool":"text-embedding-3","model":"text-embedding-3","tenant":"umbrella","arrived_at":1795240800000,"finished_at":1795240800005,"prompt_tokens":77,"output_tokens":0,"feature":"summarise","session_hash":"0fa26c5e979a0bf7"}`,
 			"ignored 1",
 		},
 		"otlp-json/ai_sdk_7.json": { // ai 7.0.173 and @ai-sdk/otel
 			`{"id":"chatcmpl-2935eaee13838abcdefabcdef","pool":"gpt-s","model":"gpt-s","arrived_at":1795240800000,"first_token_at":1795240800177,"finished_at":1795240800377,"prompt_tokens":500,"cached_tokens":256,"output_tokens":60}`,
-			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800010}`,
+			`{"id":"d46d765fae63c7975a105a40019c1feb-0fb56c47faa66b4e","pool":"limited-x","model":"limited-x","arrived_at":1795240800000,"finished_at":1795240800010,"phase":"rejected","status":"rejected"}`,
 			"ignored 4",
 		},
 		"otlp-json/openllmetry.json": { // @traceloop/instrumentation-anthropic 0.27: the prompt is without cached tokens
 			`{"id":"5e988569d7fb05c22021795229bd99bc-8269fdbc6853ca3c","pool":"claude-x","model":"claude-x","arrived_at":1795240800000,"finished_at":1795240800052,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42,"max_output_tokens":100}`,
 		},
 		"otlp-json/openinference.json": { // instrumentations of @anthropic-ai/sdk 1.13, which also has its own spans, and of Bedrock
-			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","phase":"rejected","status":"rejected","arrived_at":1795240800000,"finished_at":1795240800018}`,
+			`{"id":"f19a4c36c0196ee5e1a2a7a0b58a5728-a988fa304313946c","pool":"limited-c","model":"limited-c","arrived_at":1795240800000,"finished_at":1795240800018,"phase":"rejected","status":"rejected"}`,
 			`{"id":"4b382cc224b7dffedca603662def19ab-baff27d7909989eb","pool":"claude-conv","model":"claude-conv","arrived_at":1795240800000,"finished_at":1795240800055,"prompt_tokens":3300,"output_tokens":42}`,
 			`{"id":"27d16b1e21e67be9fc7087f446813b36-5a7ee756f2d2ad0a","pool":"claude-inv","model":"claude-inv","arrived_at":1795240800000,"finished_at":1795240800016,"prompt_tokens":2100,"cached_tokens":900,"output_tokens":42}`,
 			"ignored 1",
@@ -149,7 +149,7 @@ func TestForeignFields(t *testing.T) {
 		{"start 0", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":0.0`}, `"model":"m","finished_at":1795240802000`},
 		{"start is the zero time of Go", "litellm", litellm, []string{`"startTime":1795240800`, `"startTime":"0001-01-01T00:00:00Z"`}, `"model":"m","finished_at":1795240802000`},
 		{"busy", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"503"}`, `:20,`, `:0,`, `:10}`, `:0}`}, `"status":"rejected"`},
-		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"status":"cancelled","arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20`},
+		{"client left", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":499}`}, `"arrived_at":1795240800000,"finished_at":1795240802000,"prompt_tokens":20,"output_tokens":10,"phase":"cancelled","status":"cancelled"`},
 		{"busy by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_code":"","error_class":"RateLimitError"}`}, `"status":"rejected"`},
 		{"fault by name", "litellm", litellm, []string{`"success"`, `"failure","error_information":{"error_class":"BadRequestError"}`}, `"status":"error"`},
 		{"no limit", "litellm", litellm, []string{`"id"`, `"model_parameters":{"max_tokens":-1},"id"`}, `"output_tokens":10}`},
@@ -194,7 +194,7 @@ func TestForeignFields(t *testing.T) {
 		{"exclusive", "openai", openai, []string{`"prompt_tokens":20,"completion_tokens":10`, `"input_tokens":20,"output_tokens":10,"cache_read_input_tokens":8,"cache_creation_input_tokens":null`}, `"prompt_tokens":28,"cached_tokens":8`},
 		{"output from the total", "openai", openai, []string{`"completion_tokens":10`, `"total_tokens":25`}, `"output_tokens":5`},
 		{"failed", "openai", openai, []string{`"id"`, `"status":"failed","id"`}, `"status":"error"`},
-		{"a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"status":"rejected","finished_at":1795240800000}`},
+		{"a full pool", "openai", `{"request_id":"i","model":"m","status_code":429,"finished_at":1795240800}`, nil, `"finished_at":1795240800000,"phase":"rejected","status":"rejected"}`},
 		{"error", "openai", `{"error":{"message":"no","type":"rate_limit_error","code":null},"model":"m","created":1795240800}`, nil, `"status":"rejected"`},
 		{"text of a user", "openai", openai, []string{`"id"`, `"message":"{\"status\":\"failed\",\"service_tier\":\"gold\"}","id"`}, `"model":"m","arrived_at"`},
 		{"not done yet", "openai", openai, []string{`"id"`, `"status":"in_progress","id"`}, "ignored 1"},

@@ -16,9 +16,10 @@ import (
 
 // value is one member of a record. Its bytes belong to the message. The zero value is a missing member.
 type value struct {
-	name string // for messages
-	kind byte   // of JSON: " 0 t f n { [
-	raw  []byte // a string without quotes, anything else as it is
+	name   string  // for messages
+	kind   byte    // of JSON: " 0 t f n { [
+	raw    []byte  // a string without quotes, anything else as it is
+	amount float64 // of a number that a scanner read; NaN if it cannot be parsed
 }
 
 // escaped is the kind of a string of which raw has the quotes and the escapes.
@@ -179,15 +180,17 @@ func (s *scanner) value(v *value) bool {
 			}
 		}
 	case isDigit(first):
-		for i, c := range rest {
+		n := int64(first - '0')
+		for i, c := range rest[:min(18, len(rest))] { // no int64 overflows
 			if !isDigit(c) {
 				if c|' ' == 'e' || c == '.' || first == '0' && i > 0 {
 					break
 				}
 				s.at += i
-				v.kind, v.raw = '0', s.text[from:s.at]
+				v.kind, v.raw, v.amount = '0', s.text[from:s.at], float64(n)
 				return true
 			}
+			n = n*10 + int64(c-'0')
 		}
 	case first == 'n' && bytes.HasPrefix(rest, []byte("ull")):
 		s.at += len("ull")
@@ -202,7 +205,7 @@ func (s *scanner) value(v *value) bool {
 	case '{', '[', 't', 'f':
 		v.kind = first
 	default:
-		v.kind = '0'
+		v.kind, v.amount = '0', parseNumber(v.raw)
 	}
 	s.bad = s.bad || !s.checked && (levels > s.depth || !isText(v.raw))
 	return !s.bad
@@ -219,11 +222,15 @@ var endsText = func() (ends [256]bool) {
 // text returns the text of v, without the escapes of a string. It is valid until the message ends.
 func (d *Decoder) text(v *value) []byte {
 	if v.kind == escaped {
-		used := len(d.scratch)
-		d.scratch, _ = jsontext.AppendUnquote(d.scratch, v.raw)
-		v.kind, v.raw = '"', d.scratch[used:]
+		d.unescape(v)
 	}
 	return v.raw
+}
+
+func (d *Decoder) unescape(v *value) {
+	used := len(d.scratch)
+	d.scratch, _ = jsontext.AppendUnquote(d.scratch, v.raw)
+	v.kind, v.raw = '"', d.scratch[used:]
 }
 
 // valueEnd returns the end of the JSON value at text[at:], and how many levels it nests. Of an invalid one it is any end.

@@ -8,8 +8,8 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-func text(s string) value   { return value{"x", '"', []byte(s)} }
-func number(s string) value { return value{"x", '0', []byte(s)} }
+func text(s string) value   { return value{name: "x", kind: '"', raw: []byte(s)} }
+func number(s string) value { return value{name: "x", kind: '0', raw: []byte(s)} }
 
 func TestLooseTime(t *testing.T) {
 	half := at.Add(500 * time.Millisecond)
@@ -72,12 +72,12 @@ func TestLooseCount(t *testing.T) {
 		{number("-0"), 0, ""},
 		{text("-"), ingest.Unknown, ""},
 		{text(""), ingest.Unknown, ""},
-		{value{"x", 'n', []byte("null")}, ingest.Unknown, ""},
+		{value{name: "x", kind: 'n', raw: []byte("null")}, ingest.Unknown, ""},
 		{value{}, ingest.Unknown, ""},
 		{text("7 tokens"), ingest.Unknown, ingest.ReasonWrongType},
 		{text("NaN"), ingest.Unknown, ingest.ReasonWrongType},
 		{number("7.5"), ingest.Unknown, ingest.ReasonWrongType},
-		{value{"x", 't', []byte("true")}, ingest.Unknown, ingest.ReasonWrongType},
+		{value{name: "x", kind: 't', raw: []byte("true")}, ingest.Unknown, ingest.ReasonWrongType},
 		{number("-7"), ingest.Unknown, ingest.ReasonNegativeCount},
 		{number("1001"), ingest.Unknown, ingest.ReasonHugeCount},
 		{text("Inf"), ingest.Unknown, ingest.ReasonHugeCount},

@@ -66,8 +66,10 @@ func (v *value) text(d *Decoder) []byte {
 func (v *value) label(d *Decoder, to *string) { *to = d.label(v.name, v.text(d)) }
 
 func (v *value) number(d *Decoder) float64 {
-	d.isA(v.name, v.kind, '0')
-	return parseNumber(v.raw)
+	if !d.isA(v.name, v.kind, '0') {
+		return math.NaN()
+	}
+	return v.amount
 }
 
 // instant reads an RFC 3339 string or a whole number of Unix milliseconds.
@@ -75,7 +77,7 @@ func (v *value) instant(d *Decoder, to *time.Time) {
 	var t time.Time
 	switch v.kind {
 	case '0':
-		ms := parseNumber(v.raw)
+		ms := v.amount
 		if ms != math.Trunc(ms) || math.Abs(ms) > 1<<53 {
 			d.fail(ingest.ReasonBadTime, "%s is %.24s, want whole Unix milliseconds", v.name, v.raw)
 			return

@@ -213,16 +213,16 @@ func (x *export) readAttribute(p part, to *record, later uint16) {
 // anyValue reads an AnyValue. A list counts as its first value. Lists in lists are ignored, so recursion is bounded.
 func (x *export) anyValue(p part, name string, inLists bool) (v value) {
 	x.members(p, valueMessage, func(number uint32, member part) {
-		v = value{name, '{', nil}
+		v = value{name: name, kind: '{'}
 		switch {
 		case number == 1, number == 2 && p.json:
 			v = x.string(name, member)
 		case number == 2:
-			v = value{name, 't', strconv.AppendBool(nil, member.number != 0)}
+			v = value{name: name, kind: 't', raw: strconv.AppendBool(nil, member.number != 0)}
 		case number == 3, number == 4 && p.json:
 			v = x.integer(name, member)
 		case number == 4:
-			v = value{name, '0', x.print(strconv.AppendFloat(nil, math.Float64frombits(member.number), 'g', -1, 64))}
+			v = value{name: name, kind: '0', raw: x.print(strconv.AppendFloat(nil, math.Float64frombits(member.number), 'g', -1, 64))}
 		case number == 5 && inLists:
 			first := true
 			x.only(member, listMessage, 1, func(element part) {
@@ -247,7 +247,7 @@ func (x *export) string(name string, p part) value {
 // integer reads a number; JSON may have it in quotes.
 func (x *export) integer(name string, p part) value {
 	if !p.json {
-		return value{name, '0', x.print(strconv.AppendInt(nil, int64(p.number), 10))}
+		return value{name: name, kind: '0', raw: x.print(strconv.AppendInt(nil, int64(p.number), 10))}
 	}
 	v := x.string(name, p)
 	if v.kind == '"' {

@@ -38,7 +38,7 @@ type recordType[T any] struct {
 }
 
 // find returns the member with a name, or else a number; nil without one. It starts at next, because most records have
-// their members in the order of the table.
+// their members in the order of the table, and the rare ones are at its end.
 func (t *recordType[T]) find(next *int, name []byte, number uint32) *member[T] {
 	at := *next
 	for range t.members {
@@ -64,6 +64,13 @@ var requestType = &recordType[ingest.Request]{ingest.Request{
 	{"class", 3, func(r *ingest.Request) any { return (*label)(&r.Class) }},
 	{"model", 4, func(r *ingest.Request) any { return (*label)(&r.Model) }},
 	{"tenant", 5, func(r *ingest.Request) any { return (*label)(&r.Tenant) }},
+	{"arrived_at", 7, func(r *ingest.Request) any { return &r.ArrivedAt }},
+	{"started_at", 8, func(r *ingest.Request) any { return &r.StartedAt }},
+	{"first_token_at", 9, func(r *ingest.Request) any { return &r.FirstTokenAt }},
+	{"finished_at", 10, func(r *ingest.Request) any { return &r.FinishedAt }},
+	{"prompt_tokens", 11, func(r *ingest.Request) any { return &r.PromptTokens }},
+	{"cached_tokens", 12, func(r *ingest.Request) any { return &r.CachedTokens }},
+	{"output_tokens", 13, func(r *ingest.Request) any { return &r.OutputTokens }},
 	{"tier", 18, func(r *ingest.Request) any { return (*label)(&r.Tier) }},
 	{"feature", 19, func(r *ingest.Request) any { return (*label)(&r.Feature) }},
 	{"route", 20, func(r *ingest.Request) any { return (*label)(&r.Route) }},
@@ -74,13 +81,6 @@ var requestType = &recordType[ingest.Request]{ingest.Request{
 	{"attempt", 15, func(r *ingest.Request) any { return (*attempt)(&r.Attempt) }},
 	{"session", 23, func(r *ingest.Request) any { return (*session)(&r.Session) }},
 	{"session_hash", 6, func(r *ingest.Request) any { return (*sessionHash)(&r.Session) }},
-	{"arrived_at", 7, func(r *ingest.Request) any { return &r.ArrivedAt }},
-	{"started_at", 8, func(r *ingest.Request) any { return &r.StartedAt }},
-	{"first_token_at", 9, func(r *ingest.Request) any { return &r.FirstTokenAt }},
-	{"finished_at", 10, func(r *ingest.Request) any { return &r.FinishedAt }},
-	{"prompt_tokens", 11, func(r *ingest.Request) any { return &r.PromptTokens }},
-	{"cached_tokens", 12, func(r *ingest.Request) any { return &r.CachedTokens }},
-	{"output_tokens", 13, func(r *ingest.Request) any { return &r.OutputTokens }},
 	{"max_output_tokens", 14, func(r *ingest.Request) any { return &r.MaxOutputTokens }},
 }}
 
