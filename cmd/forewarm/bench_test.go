@@ -284,6 +284,7 @@ func pipe(p *pipeline.Pipeline) (in func(about codec.Meta, data []byte), settle,
 	for range parts {
 		free <- make(part, perPart)[:0]
 	}
+	p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{At: benchStart}}, func(*pipeline.Output) {}) // the daemon has one a minute
 	go func() {
 		for batches := range ready {
 			for i := range batches {
