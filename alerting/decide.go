@@ -184,8 +184,8 @@ func (p *draft) consolidated(s *side) int {
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
-// reportsAwaited is how long replicas that reported and fell silent keep the pool from scaling in. Longer means that
-// nobody lets them report any more.
+// reportsAwaited is how long replicas that reported and fell silent keep the pool from scaling in. After it, reports count
+// as switched off.
 const reportsAwaited = 24 * time.Hour
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
