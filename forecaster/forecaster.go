@@ -209,6 +209,7 @@ func (p *pool) forecast(origin time.Time, staleAfter time.Duration) PoolForecast
 		}
 	}
 	pf.Total = p.total.forecast(origin, all, &events)
+	pf.dropFractions()
 	for i := range pf.Total {
 		f := &pf.Total[i]
 		f.Paths, f.LoadFactor = samplePaths(&f.Minute), p.Retries.factor(f.Dimension, p.newest())
@@ -229,6 +230,31 @@ func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out [
 		out = append(out, f)
 	}
 	return out
+}
+
+// dropFractions sets quantiles of the total to zero where fewer than half a request is forecast for a minute. Requests
+// come whole, and models do not: at night an office pool without replicas would saturate by a thousandth of a request.
+func (pf *PoolForecast) dropFractions() {
+	f := pf.Of(features.DimRequests)
+	if f == nil {
+		return
+	}
+	const least = .5 / 60 // requests per second
+	drop := func(q, requests *Quantiles) {
+		for i := range q {
+			if requests[i] < least {
+				q[i] = 0
+			}
+		}
+	}
+	requests := *f
+	for i := range pf.Total {
+		f := &pf.Total[i]
+		for h := range f.Minute {
+			drop(&f.Minute[h], &requests.Minute[h])
+		}
+		drop(&f.WindowMax, &requests.WindowMax)
+	}
 }
 
 // Of returns the forecast of the pool's total for a dimension; nil if there is none.

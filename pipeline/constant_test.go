@@ -49,3 +49,33 @@ func TestConstantTimesToFirstToken(t *testing.T) {
 		t.Errorf("learned %+v, want about %d", learned, rate)
 	}
 }
+
+// TestScaleToZero: a pool with traffic in the daytime needs no replica at night, and nobody gets an alert for the
+// thousandth of a request that a model still expects.
+func TestScaleToZero(t *testing.T) {
+	cfg := eventConfig(t, "p")
+	cfg.Pools[0].Replicas = capacity.Replicas{Max: 30} // somebody else took it to zero
+	p, draw := New(cfg), rand.New(rand.NewPCG(1, 2))
+	day, night := false, 0
+	for m := range 2 * 1440 {
+		at := midnight.Add(time.Duration(m) * time.Minute)
+		b := ingest.Batch{Watermark: &ingest.Watermark{Pool: "p", At: at.Add(time.Minute)}}
+		if 8 <= at.Hour() && at.Hour() < 20 {
+			n := float64(20 + draw.IntN(20))
+			b.Sums = []ingest.Sum{{Pool: "p", Start: at, Requests: n, PromptTokens: 1000 * n, CachedTokens: 0, OutputTokens: 200 * n}}
+		}
+		p.Apply(&b, func(o *Output) {
+			switch d := o.Decisions()[0]; {
+			case at.Hour() == 12:
+				day = day || d.Desired > 0
+			case m > 24*60 && (at.Hour() >= 22 || at.Hour() < 7):
+				if night++; d.Desired > 0 || len(o.Alerts) > 0 {
+					t.Errorf("%s: %d replicas desired, %d alerts: %s", o.Tick.Format("15:04"), d.Desired, len(o.Alerts), d.Reason)
+				}
+			}
+		})
+	}
+	if !day || night < 500 {
+		t.Errorf("a replica by day: %v, %d minutes at night", day, night)
+	}
+}
