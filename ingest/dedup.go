@@ -26,7 +26,8 @@ type entry [8]byte
 
 // NewDeduper makes a Deduper of at most capacity entries, at least two.
 func NewDeduper(capacity int) *Deduper {
-	return RestoreDeduper(DeduperState{Half: capacity / 2})
+	half := max(1, capacity/2)
+	return &Deduper{half: half, current: make(map[entry]struct{}, half), previous: make(map[entry]struct{}, half)}
 }
 
 // Seen reports whether this record was seen before, and remembers it. A record without an id is never a duplicate.
@@ -42,7 +43,7 @@ func (d *Deduper) Seen(pool, id string, attempt int, phase Phase) bool {
 	if d.current[e] = struct{}{}; len(d.current) == before {
 		return true
 	}
-	if len(d.current) == d.half {
+	if len(d.current) >= d.half {
 		d.Forgotten += uint64(len(d.previous))
 		d.previous, d.current = d.current, d.previous
 		clear(d.current)
@@ -59,15 +60,18 @@ func (d *Deduper) Known(pool, id string, attempt int, phase Phase) bool {
 }
 
 // entryOf hashes pool and id. The sum differs for each attempt and phase of a request.
-func entryOf(pool, id string, attempt int, phase Phase) (e entry) {
+func entryOf(pool, id string, attempt int, phase Phase) entry {
 	h := xxhash.Sum64String(id) + bits.RotateLeft64(xxhash.Sum64String(pool), 1)
-	binary.LittleEndian.PutUint64(e[:], h+uint64(attempt)<<8+uint64(phase))
+	return entryOfHash(h + uint64(attempt)<<8 + uint64(phase))
+}
+
+func entryOfHash(h uint64) (e entry) {
+	binary.LittleEndian.PutUint64(e[:], h)
 	return e
 }
 
 // DeduperState is the saved state of a Deduper. Both generations are sorted, so that equal sets have equal bytes.
 type DeduperState struct {
-	Half              int
 	Current, Previous []uint64
 	Forgotten         uint64
 }
@@ -75,7 +79,6 @@ type DeduperState struct {
 // State copies the entries of d. O(n log n).
 func (d *Deduper) State() DeduperState {
 	return DeduperState{
-		Half:      d.half,
 		Current:   sorted(d.current),
 		Previous:  sorted(d.previous),
 		Forgotten: d.Forgotten,
@@ -91,18 +94,13 @@ func sorted(entries map[entry]struct{}) []uint64 {
 	return hashes
 }
 
-// RestoreDeduper makes a Deduper from its state.
-func RestoreDeduper(s DeduperState) *Deduper {
-	half := max(1, s.Half)
-	return &Deduper{Forgotten: s.Forgotten, half: half, current: entriesOf(s.Current, half), previous: entriesOf(s.Previous, half)}
-}
-
-func entriesOf(hashes []uint64, most int) map[entry]struct{} {
-	entries := make(map[entry]struct{}, most)
-	for _, h := range hashes {
-		var e entry
-		binary.LittleEndian.PutUint64(e[:], h)
-		entries[e] = struct{}{}
+// Restore adds a saved state to a new Deduper.
+func (d *Deduper) Restore(s DeduperState) {
+	d.Forgotten = s.Forgotten
+	for _, h := range s.Current {
+		d.current[entryOfHash(h)] = struct{}{}
 	}
-	return entries
+	for _, h := range s.Previous {
+		d.previous[entryOfHash(h)] = struct{}{}
+	}
 }

@@ -70,7 +70,8 @@ func TestDeduperStateIsRestored(t *testing.T) {
 		if !slices.IsSorted(s.Current) || !slices.IsSorted(s.Previous) {
 			t.Fatalf("record %d: state is not sorted", i)
 		}
-		cut = RestoreDeduper(s)
+		cut = NewDeduper(64)
+		cut.Restore(s)
 	}
 	if d := cmp.Diff(whole.State(), cut.State()); d != "" {
 		t.Error(d)

@@ -43,7 +43,9 @@ func TestCallsCountOnce(t *testing.T) {
 			if got, duplicate, ended := c.register(&r, seen); got.CallCounted != x.again || duplicate || ended {
 				t.Errorf("%s: record %d, attempt %d: %+v, again %v", name, i, x.attempt, got, x.again)
 			}
-			seen = ingest.RestoreDeduper(seen.State())
+			saved := seen.State()
+			seen = ingest.NewDeduper(100)
+			seen.Restore(saved)
 		}
 	}
 }

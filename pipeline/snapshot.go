@@ -110,7 +110,7 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	if err := next(&ids); err != nil {
 		return err
 	}
-	p.dedup = ingest.RestoreDeduper(ids)
+	p.dedup.Restore(ids)
 	for range s.Pools {
 		var saved poolEntry
 		if err := next(&saved); err != nil {

@@ -99,7 +99,7 @@ var decoders = sync.Pool{New: func() any { return new(Decoder) }}
 // Decoder decodes many messages of one goroutine. It returns a repeated label as the same string in memory. That saves
 // allocations, and the aggregation finds its class faster. The zero value is ready for use.
 type Decoder struct {
-	// These are of the current message, the first two of the last one until then.
+	// These are of the current message. The first two stay, because the next message mostly has the same.
 	meta    Meta
 	limits  ingest.Limits
 	batch   *ingest.Batch
@@ -125,7 +125,7 @@ type Decoder struct {
 // refused with a reason, the others stay. Nothing in b aliases data. O(len(data)).
 func (d *Decoder) Decode(m Meta, data []byte, lim ingest.Limits, b *ingest.Batch) {
 	d.batch, d.records, d.refusal = b, 0, ingest.Refusal{}
-	if m != d.meta || lim != d.limits { // else its names were checked
+	if m != d.meta || lim != d.limits { // otherwise its names have been checked
 		d.meta, d.limits = m, lim
 		d.checkNames()
 	}
