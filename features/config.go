@@ -27,7 +27,8 @@ type Config struct {
 	ReplicaTTL time.Duration `yaml:"replica_ttl"`
 	// StaleAfter is how long a pool may be silent before its telemetry counts as stale.
 	StaleAfter time.Duration `yaml:"stale_after"`
-	// ClassTTL removes a class without traffic for this long, so that old class names do not fill the cap.
+	// ClassTTL removes a class without traffic for this long, so that old class names do not fill the cap. The pipeline
+	// removes pools that are not listed after it.
 	ClassTTL time.Duration `yaml:"class_ttl"`
 	// Service by pool, for KV occupancy by Little's law; DefaultService is used for a pool without a row.
 	Service map[string]Service `yaml:"-"`

@@ -80,6 +80,12 @@ func (a *Aggregator) pool(name string) *pool {
 	return a.pools[i]
 }
 
+// Forget drops a pool that has no classes left. It reports whether the pool is gone.
+func (a *Aggregator) Forget(name string) bool {
+	a.pools = slices.DeleteFunc(a.pools, func(p *pool) bool { return p.Name == name && len(p.classes) == 0 })
+	return !slices.ContainsFunc(a.pools, func(p *pool) bool { return p.Name == name })
+}
+
 func (a *Aggregator) insertPool(i int, p *pool) {
 	p.service = a.cfg.service(p.Name)
 	p.byName = make(map[string]*class)

@@ -285,6 +285,11 @@ func (f *Forecaster) pool(name string) *pool {
 	return f.pools[i]
 }
 
+// Forget drops the models of a pool.
+func (f *Forecaster) Forget(name string) {
+	f.pools = slices.DeleteFunc(f.pools, func(p *pool) bool { return p.Name == name })
+}
+
 func (p *pool) newest() int64 { return p.Minute.Start.Unix() / 60 }
 
 func (p *pool) all() []*class { return append([]*class{p.total}, p.classes...) }

@@ -85,7 +85,7 @@ type Output struct {
 	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
 	// Producers are the known senders of telemetry, ordered by name.
 	Producers []features.ProducerState
-	// The rest is empty on ticks that do not decide.
+	// The rest is nil on ticks that do not decide.
 	Pools  []PoolOutput     // ordered by name
 	Alerts []alerting.Alert // raised, still firing, or resolved at this tick
 }
@@ -413,15 +413,41 @@ func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 		p.decide(t, &out)
 	}
 	emit(&out)
+	if decide {
+		p.forget(t, minutes)
+	}
+}
+
+// forget drops the pools that are not listed and have been silent for ClassTTL, with their models. So names that never
+// come again, as of canaries, do not fill MaxPools.
+func (p *Pipeline) forget(t time.Time, minutes []features.PoolMinute) {
+	newest := map[string]time.Time{}
+	for _, e := range p.pools {
+		newest[e.Name] = e.Decision.LastTick // of a pool without telemetry: it is old if nothing is decided
+	}
+	for i := range minutes {
+		newest[minutes[i].Pool] = minutes[i].LastEvent
+	}
+	for name, at := range newest {
+		listed := slices.ContainsFunc(p.cfg.Pools, func(c capacity.Pool) bool { return c.Name == name })
+		if listed || t.Sub(at) <= p.cfg.Features.ClassTTL || !p.aggregator.Forget(name) {
+			continue
+		}
+		p.forecaster.Forget(name)
+		p.pools = slices.DeleteFunc(p.pools, func(e *poolEntry) bool { return e.Name == name })
+		delete(p.byName, name)
+		delete(p.cfg.Features.Service, name)
+	}
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {
 	var conditions []alerting.Condition
+	out.Pools = []PoolOutput{}
 	resuming := false
 	for _, demand := range p.forecaster.Forecast(t) {
 		e := p.byName[demand.Pool]
 		if e == nil {
-			continue // the models of a pool that is no longer configured stay, for when it is configured again
+			continue // the models of a pool that is no longer configured stay for ClassTTL, for when it is configured again
 		}
 		out.Pools = append(out.Pools, PoolOutput{Pool: demand.Pool, Forecast: demand, Calibrator: &e.Calibrator})
 		result := &out.Pools[len(out.Pools)-1]

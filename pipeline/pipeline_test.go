@@ -121,6 +121,60 @@ func TestDefaultPool(t *testing.T) {
 	}
 }
 
+// TestSilentPoolsAreForgotten: pools of default_pool that are silent for class_ttl leave the places of max_pools and the
+// state, also after a restart. A listed pool, one that still reports, and one whose past was loaded stay.
+func TestSilentPoolsAreForgotten(t *testing.T) {
+	cfg := eventConfig(t, "listed")
+	cfg.DefaultPool, cfg.MaxPools, cfg.Features.ClassTTL = new(testPool(t, "template")), 5, time.Hour
+	p := New(cfg)
+	var last Output
+	send := func(pool string, at time.Time) (refused int) {
+		r := oneRequest(at)
+		r[0].Pool = pool
+		b := ingest.Batch{Requests: r}
+		p.Apply(&b, func(o *Output) { last = *o })
+		return len(b.Refused)
+	}
+	past := ingest.History{
+		Pool: "past", Class: features.TotalClass, Dimension: features.DimRequests, Start: midnight.AddDate(0, 0, -1), Values: []float64{1},
+	}
+	p.Apply(&ingest.Batch{Histories: []ingest.History{past}}, func(*Output) {})
+	for _, pool := range []string{"listed", "stays", "canary"} {
+		send(pool, midnight)
+	}
+	send("late", midnight.Add(-time.Hour)) // refused
+	if refused := send("new", midnight); refused == 0 {
+		t.Error("more than max_pools")
+	}
+	for m := range 90 {
+		send("stays", midnight.Add(time.Duration(m)*time.Minute))
+		if m != 30 {
+			continue
+		}
+		var state bytes.Buffer
+		err := p.Encode(&state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err = Restore(cfg, &state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names, models []string
+	for _, e := range p.pools {
+		names = append(names, e.Name)
+	}
+	for i := range last.Pools {
+		models = append(models, last.Pools[i].Pool)
+	}
+	if want := []string{"listed", "past", "stays"}; !slices.Equal(names, want) || !slices.Equal(models, want) {
+		t.Errorf("pools %q, with models %q", names, models)
+	}
+	if refused := send("new", midnight.Add(90*time.Minute)); refused > 0 {
+		t.Error("the place of a forgotten pool is not free")
+	}
+}
+
 // Requests without times hold memory for as long as the stated rates say, also in a pool of default_pool.
 func TestServiceOfDefaultPool(t *testing.T) {
 	cfg := eventConfig(t, "listed")

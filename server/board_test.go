@@ -14,6 +14,10 @@ func TestBoardForgets(t *testing.T) {
 	if len(b.Pools()) != 1 || b.Pools()[0].Pool != "other" {
 		t.Errorf("pools %v, want only other", b.Pools())
 	}
+	b.Observe(&pipeline.Output{Pools: []pipeline.PoolOutput{}}) // the only pool was forgotten
+	if len(b.Pools()) > 0 {
+		t.Errorf("pools %v, want none", b.Pools())
+	}
 }
 
 func TestBoardKeepsTheLastDecision(t *testing.T) {

@@ -78,7 +78,7 @@ func (e *Exporter) Observe(out *pipeline.Output, decided time.Time) {
 	}
 	e.tick.Set(float64(out.Tick.UnixMilli()) / 1e3)
 	e.sequence.Set(float64(out.Sequence))
-	if len(out.Pools) > 0 {
+	if out.Pools != nil {
 		gauges := render(families, func(add add) { collect(out, add) })
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -75,7 +75,7 @@ func (b *Board) Pools() []PoolView {
 
 // Observe keeps the pools of a tick that decided.
 func (b *Board) Observe(out *pipeline.Output) {
-	if len(out.Pools) == 0 {
+	if out.Pools == nil {
 		return
 	}
 	views := make([]PoolView, len(out.Pools))

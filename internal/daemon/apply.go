@@ -104,6 +104,9 @@ func (d *Daemon) announce(out *pipeline.Output) {
 	if !out.Tick.After(d.loggedTick) {
 		return // logged before the restart
 	}
+	if len(d.decided) > d.cfg.MaxPools { // names of forgotten pools
+		clear(d.decided)
+	}
 	for _, x := range out.Decisions() {
 		d.logDecision(x)
 	}
