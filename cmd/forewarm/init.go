@@ -38,7 +38,7 @@ func initConfig(f *flag.FlagSet) action {
 		for _, url := range urls {
 			seen, err := scrape.Probe(ctx, url)
 			if err != nil {
-				return fmt.Errorf("-metrics: %w", err)
+				return fmt.Errorf("-metrics: %w; correct the address, or leave -metrics out for a file to fill in", err)
 			}
 			c.add(&seen)
 		}

@@ -20,16 +20,20 @@ import (
 )
 
 // natsFlags adds the flags of commands that publish: NATS server and user. Call connect after the flags are parsed, and
-// close the connection. prefix is that of subjects.
-func natsFlags(f *flag.FlagSet) (connect func() (conn *nats.Conn, p *jetstream.Publisher, prefix string, err error)) {
+// close the connection. It refuses a pool that -config does not serve. prefix is that of subjects.
+func natsFlags(f *flag.FlagSet) (connect func(pool string) (conn *nats.Conn, p *jetstream.Publisher, prefix string, err error)) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
 	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
-	return func() (*nats.Conn, *jetstream.Publisher, string, error) {
+	return func(pool string) (*nats.Conn, *jetstream.Publisher, string, error) {
 		cfg, err := config.Default(), error(nil)
 		if *path != "" {
 			if cfg, err = asUsage(config.Load(*path)); err != nil {
 				return nil, nil, "", err
+			}
+			pc := cfg.Pipeline()
+			if _, served := pc.Pool(pool); !served {
+				return nil, nil, "", usagef("-pool is %q: %s does not serve it; name one of its pools, or add it there", pool, *path)
 			}
 		}
 		c := &cfg.NATS
@@ -73,7 +77,7 @@ func publish(f *flag.FlagSet) action {
 		case *n < 1:
 			return usagef("-n is %d: it must be 1 or more", *n)
 		}
-		conn, p, prefix, err := connect()
+		conn, p, prefix, err := connect(*pool)
 		if err != nil {
 			return err
 		}
@@ -90,7 +94,7 @@ func publish(f *flag.FlagSet) action {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}
 		}
-		fmt.Fprintf(std.out, "stored %s on %s in %s\n", value.Count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
+		fmt.Fprintf(std.out, "stored %s on %s in %s; what the daemon refuses of them is on its page\n", value.Count(*n, "record"), subject, time.Since(began).Round(time.Millisecond))
 		return nil
 	}
 }

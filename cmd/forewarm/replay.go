@@ -51,7 +51,7 @@ func replay(f *flag.FlagSet) action {
 			return err
 		}
 		defer reader.Close()
-		conn, p, prefix, err := connect()
+		conn, p, prefix, err := connect(o.Pool)
 		if err != nil {
 			return err
 		}
