@@ -429,8 +429,7 @@ func (p *Pipeline) forget(t time.Time, minutes []features.PoolMinute) {
 		newest[minutes[i].Pool] = minutes[i].LastEvent
 	}
 	for name, at := range newest {
-		listed := slices.ContainsFunc(p.cfg.Pools, func(c capacity.Pool) bool { return c.Name == name })
-		if listed || t.Sub(at) <= p.cfg.Features.ClassTTL || !p.aggregator.Forget(name) {
+		if p.listed(name) || t.Sub(at) <= p.cfg.Features.ClassTTL || !p.aggregator.Forget(name) {
 			continue
 		}
 		p.forecaster.Forget(name)
@@ -438,6 +437,10 @@ func (p *Pipeline) forget(t time.Time, minutes []features.PoolMinute) {
 		delete(p.byName, name)
 		delete(p.cfg.Features.Service, name)
 	}
+}
+
+func (p *Pipeline) listed(pool string) bool {
+	return slices.ContainsFunc(p.cfg.Pools, func(c capacity.Pool) bool { return c.Name == pool })
 }
 
 func (p *Pipeline) decide(t time.Time, out *Output) {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -172,6 +173,17 @@ func TestSilentPoolsAreForgotten(t *testing.T) {
 	}
 	if refused := send("new", midnight.Add(90*time.Minute)); refused > 0 {
 		t.Error("the place of a forgotten pool is not free")
+	}
+	state, err := p.DecisionState("stays")
+	resumed := New(cfg)
+	for _, later := range []time.Duration{time.Hour, 0} { // of the log's newest decision
+		err = errors.Join(err, resumed.Resume("stays", state, last.Tick.Add(later)))
+		if taken := resumed.byName["stays"] != nil; taken != (later == 0) {
+			t.Errorf("%s after its newest decision a pool is resumed: %t", later, taken)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

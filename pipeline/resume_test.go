@@ -44,7 +44,7 @@ func TestResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := resumed.Resume(e.pool.Name, state); err != nil || !resumed.byName[e.pool.Name].Decision.LastTick.Equal(last.Tick) {
+		if err := resumed.Resume(e.pool.Name, state, last.Tick); err != nil || !resumed.byName[e.pool.Name].Decision.LastTick.Equal(last.Tick) {
 			t.Fatal(err)
 		}
 	}

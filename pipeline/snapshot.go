@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -147,13 +148,15 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
 // cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. A
-// pool that is not served is skipped.
-func (p *Pipeline) Resume(pool string, state []byte) error {
+// pool that is not served is skipped, and so is one that was forgotten before the log's newest decision.
+func (p *Pipeline) Resume(pool string, state []byte, newest time.Time) error {
 	var s AfterDecision
 	if err := decoder.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("state of pool %q: %w", pool, err)
 	}
-	p.continued(pool, &s)
+	if p.listed(pool) || newest.Sub(s.Decision.LastTick) <= p.cfg.Features.StaleAfter {
+		p.continued(pool, &s)
+	}
 	return nil
 }
 

@@ -151,7 +151,7 @@ func (d *Daemon) take(ctx context.Context, x *stream.State) error {
 func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	d.resumed = true
 	for i := range newest {
-		if err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State); err != nil {
+		if err := d.pipeline.Resume(newest[i].Decision.Pool, newest[i].State, d.loggedTick); err != nil {
 			d.log.Error("the state stored with a pool's newest decision cannot be read: the pool starts without state", zap.Error(err))
 		}
 	}
