@@ -152,6 +152,14 @@ func TestSummaryOfUnknown(t *testing.T) {
 			Pool{Saturation: Saturation{Open: 1}},
 			"Warnings: 0 in time, 0 late, 0 followed by more replicas that prevented the saturation, 0 false, 1 not known yet. Saturations without a warning: 0.",
 		},
+		"no output tokens": {
+			Pool{Pool: "chat", Totals: []Total{{Class: "*", Requests: 20, PromptTokens: 900, OutputTokens: nan}}},
+			"From 2 Mar 2026 to 9 Mar 2026 UTC, chat received 20 requests with at least 900 tokens.",
+		},
+		"no tokens": {
+			Pool{Pool: "chat", Totals: []Total{{Class: "*", Requests: 20, PromptTokens: nan, OutputTokens: nan}}},
+			"From 2 Mar 2026 to 9 Mar 2026 UTC, chat received 20 requests with an unknown number of tokens.",
+		},
 		"a resource without demand": {
 			Pool{Accuracy: []Accuracy{
 				{Class: "*", Dimension: "decode", Horizon: "15", Outcomes: 9, WAPE: nan, Skill: nan, Q90: forecaster.Coverage{Share: 1}},

@@ -31,6 +31,7 @@ func poolsText(names []string) string {
 type sums struct {
 	observed, minutes   int
 	requests, tokens    Number
+	partly              bool // the prompt or output tokens of a pool are unknown
 	saturation          Saturation
 	worst               *Episode
 	worstOf             string     // its pool
@@ -65,8 +66,10 @@ func (s *sums) add(p *Pool) {
 	s.observed += p.Data.Observed
 	s.minutes += p.Data.Minutes
 	if len(p.Totals) > 0 && p.Totals[0].Class == features.TotalClass {
-		add(&s.requests, p.Totals[0].Requests)
-		add(&s.tokens, p.Totals[0].tokens())
+		t := &p.Totals[0]
+		add(&s.requests, t.Requests)
+		add(&s.tokens, t.tokens())
+		s.partly = s.partly || !(t.PromptTokens + t.OutputTokens).Known()
 	}
 	to, of := &s.saturation, &p.Saturation
 	to.KnownMinutes += of.KnownMinutes
@@ -99,7 +102,13 @@ func (s *sums) add(p *Pool) {
 func (s *sums) traffic(period, who string) string {
 	text := fmt.Sprintf("From %s, no request for %s is known", period, who)
 	if s.requests > 0 {
-		text = fmt.Sprintf("From %s, %s received %s requests with %s tokens", period, who, value.Large(s.requests), value.Large(s.tokens))
+		tokens := value.Large(s.tokens) + " tokens"
+		if !s.tokens.Known() {
+			tokens = "an unknown number of tokens"
+		} else if s.partly {
+			tokens = "at least " + tokens
+		}
+		text = fmt.Sprintf("From %s, %s received %s requests with %s", period, who, value.Large(s.requests), tokens)
 	}
 	if s.observed < s.minutes {
 		text += fmt.Sprintf("; telemetry is known for %s of the time", value.Percent(Number(s.observed)/Number(s.minutes)))
