@@ -59,7 +59,7 @@ func (k *checker) fail(key string, value any, bound, fix string) {
 // add records an error about the key at place in the file. An absent key is reported at the start of its section.
 func (k *checker) add(place, text string) {
 	source := ""
-	for at := place; source == "" && at != ""; at = parent(at) {
+	for at := place; source == "" && at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		source = k.source[at]
 	}
 	k.errs.add(source, text)
@@ -76,11 +76,6 @@ func show(value any) string {
 		return model.Duration(v).String()
 	}
 	return fmt.Sprint(value)
-}
-
-// parent returns the section or list element of a key: pools[0].warmup.p90 → pools[0].warmup.
-func parent(key string) string {
-	return key[:max(0, strings.LastIndexAny(key, ".["))]
 }
 
 func between[T cmp.Ordered](k *checker, key string, v, lo, hi T, fix string) {

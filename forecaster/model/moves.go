@@ -73,7 +73,9 @@ func (h *History) Settle(t int64) {
 		m.PeakSq[i] += w * (peak*peak - m.PeakSq[i])
 	}
 	yesterday, _ := h.moveTo(h.DaysBefore(t, 1))
-	for season, then := range [...]float64{DayAgo: yesterday, WeekAgo: h.coarseMoveTo(h.DaysBefore(t, 7))} {
+	week := h.DaysBefore(t, 7)
+	lastWeek := math.Sqrt(h.Around(week-8)) - math.Sqrt(h.Around(week-37)) // of half hours, which are kept for longer
+	for season, then := range [...]float64{DayAgo: yesterday, WeekAgo: lastWeek} {
 		if math.IsNaN(then) {
 			continue
 		}
@@ -91,9 +93,4 @@ func (h *History) Settle(t int64) {
 func (h *History) moveTo(t int64) (move, peak float64) {
 	level := math.Sqrt(h.Mean(t-44, t-30))
 	return math.Sqrt(h.Mean(t-15, t)) - level, math.Sqrt(h.Max(t-15, t)) - level
-}
-
-// coarseMoveTo is the move that ends with minute t, from half hours, which are kept for longer.
-func (h *History) coarseMoveTo(t int64) float64 {
-	return math.Sqrt(h.Around(t-8)) - math.Sqrt(h.Around(t-37))
 }
