@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -106,6 +108,12 @@ func (c *RunConfig) Prepare() error {
 		return fmt.Errorf("peak-replicas %d is out of 1…%d: use such as 8", c.PeakReplicas, maxPeakReplicas)
 	case c.Pool != nil && c.Pool.Disaggregated:
 		return fmt.Errorf("config: pool %q is disaggregated, and a backtest simulates replicas that compute prompts and decode: leave out its disaggregated section, or run without -config", c.Pool.Name)
+	}
+	files := map[string]string{"report": c.Report, "summary": c.Summary, "forecasts": c.Forecasts, "decisions": c.Decisions}
+	for name, path := range files {
+		if _, err := os.Stat(filepath.Dir(path)); err != nil { // a run may take minutes
+			return fmt.Errorf("%s is %q: %w: name a file in a directory that exists", name, path, err)
+		}
 	}
 	if c.Decision.Mode == "" {
 		c.Decision = alerting.DefaultConfig()

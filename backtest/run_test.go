@@ -275,6 +275,7 @@ func TestRunRefusesWrongConfigurations(t *testing.T) {
 		"score-from 1 is out of":               {Trace: trace, ScoreFrom: 1},
 		`unknown policy "best"`:                {Trace: trace, Policies: []string{"best"}},
 		"no such file":                         {Trace: "testdata/none.csv"},
+		`report is "none/page.html"`:           {Trace: trace, Report: "none/page.html"},
 		"peak-replicas -1":                     {Trace: trace, PeakReplicas: -1},
 		"warmup-p50: 0s":                       {Trace: trace, Warmup: capacity.Lag{P90: time.Minute}},
 	} {
