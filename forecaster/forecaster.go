@@ -232,11 +232,12 @@ func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out [
 	return out
 }
 
-// dropFractions sets quantiles of the total to zero where fewer than half a request is forecast for a minute. Requests
-// come whole, and models do not: at night an office pool without replicas would saturate by a thousandth of a request.
+// dropFractions sets quantiles of the total to zero where fewer than half a request is forecast for a minute, and none
+// runs. Requests come whole, and models do not: at night an office pool without replicas would saturate by a thousandth
+// of a request.
 func (pf *PoolForecast) dropFractions() {
-	f := pf.Of(features.DimRequests)
-	if f == nil {
+	f, kv := pf.Of(features.DimRequests), pf.Of(features.DimKV)
+	if f == nil || kv != nil && kv.Now.Mean > 0 {
 		return
 	}
 	const least = .5 / 60 // requests per second

@@ -189,3 +189,24 @@ func TestShown(t *testing.T) {
 		t.Error("a class of an unknown pool is shown")
 	}
 }
+
+// TestDropFractions: fewer than half a request a minute is no demand, unless one runs.
+func TestDropFractions(t *testing.T) {
+	for name, c := range map[string]struct{ now, requests, want float64 }{ // tokens, requests a minute, tokens
+		"night":               {0, .001, 0},
+		"unknown minute":      {math.NaN(), .001, 0},
+		"a request comes":     {0, .6, 50},
+		"a long request runs": {24_000, .001, 50},
+	} {
+		pf := PoolForecast{Total: []Forecast{{Dimension: features.DimRequests}, {Dimension: features.DimKV, Now: features.Estimate{Mean: c.now}}}}
+		requests, kv := &pf.Total[0], &pf.Total[1]
+		for l := range Levels {
+			requests.Minute[9][l], kv.Minute[9][l] = c.requests/60, 50
+			requests.WindowMax[l], kv.WindowMax[l] = c.requests/60, 50
+		}
+		pf.dropFractions()
+		if kv.Minute[9].At(.5) != c.want || kv.WindowMax.At(.5) != c.want {
+			t.Errorf("%s: %v, %v", name, kv.Minute[9], kv.WindowMax)
+		}
+	}
+}
