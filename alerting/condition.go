@@ -146,7 +146,7 @@ func (b *conditions) saturation() {
 		}
 		if len(d.Drivers) > 0 {
 			main := mainDriver(d.Drivers)
-			c.Class, c.Annotations["driver"] = main.Class, driverSentence(main)
+			c.Class, c.Annotations["driver"] = main.Class, d.driverSentence(main)
 		}
 		c.Fading = l.at(first) < l.threshold
 		// In the first hour of history, or if no replica reports, nobody is woken.

@@ -118,7 +118,7 @@ var (
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
 		"clock": clock, "percent": percent, "short": value.Short, "span": span, "ahead": minutesAhead,
-		"name": ResourceName, "driver": driverSentence, "replicas": (*Decision).replicasText,
+		"name": ResourceName, "driver": (*Decision).driverSentence, "replicas": (*Decision).replicasText,
 		"sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill,
 		"list":     func(c []Constraint) string { return strings.Join(texts(c), "; ") },
 		"resource": func(dimension string) string { return ResourceName(dimension) + resourceTexts[dimension].unit },

@@ -280,3 +280,15 @@ func otherAlerts() []Condition {
 	}
 	return slices.Concat(Conditions(d, &forecaster.PoolForecast{}, DefaultConfig()), SelfConditions(&vitals, DefaultConfig()))
 }
+
+// TestLostCacheHits: cache hits spare the computation of prompts, so their loss does not use up decode throughput.
+func TestLostCacheHits(t *testing.T) {
+	for binding, want := range map[string]bool{"prefill": true, "kv": true, "decode": false} {
+		d := decided()
+		uncached(&d)
+		d.Binding, d.Drivers[0].Cause = binding, ""
+		if text := d.Cause(); strings.Contains(text, "causes it: cache hits down from 71 % to 32 %") != want {
+			t.Errorf("%s: %s", binding, text)
+		}
+	}
+}

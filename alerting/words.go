@@ -156,17 +156,17 @@ func (d *Decision) Cause() string {
 	if first.Share > 0 && first.Share < minorShare {
 		return "No single class causes it."
 	}
-	return driverSentence(first)
+	return d.driverSentence(first)
 }
 
 // driverSentence is a sentence about a class and its changes, such as "Class agent (mostly tenant acme) causes it:
 // prompts 2.1 times as long within an hour."
-func driverSentence(d *forecaster.Driver) string {
-	changed := changes(d)
+func (d *Decision) driverSentence(x *forecaster.Driver) string {
+	changed := changes(x, d.Binding)
 	if len(changed) == 0 {
-		return fmt.Sprintf("%s has %s of the demand.", capitalise(classText(d)), percent(d.Share))
+		return fmt.Sprintf("%s has %s of the demand.", capitalise(classText(x)), percent(x.Share))
 	}
-	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(classText(d)), strings.Join(changed, " and "))
+	return fmt.Sprintf("%s causes it: %s within an hour.", capitalise(classText(x)), strings.Join(changed, " and "))
 }
 
 // classText is a class, with the tenant or feature that has most of it.
@@ -294,9 +294,10 @@ func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return new(slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }))
 }
 
-// changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small.
-func changes(d *forecaster.Driver) (out []string) {
-	lost := d.CacheHit != nil && d.CacheLoss != nil && *d.CacheLoss >= minLoss
+// changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small, unless the
+// resource generates tokens, which cache hits do not spare.
+func changes(d *forecaster.Driver, resource string) (out []string) {
+	lost := d.CacheHit != nil && d.CacheLoss != nil && *d.CacheLoss >= minLoss && resource != features.DimDecode
 	if d.Cause != "" && (d.Cause != forecaster.CauseCache || !lost) {
 		out = append(out, Change(d.Cause, d.Factor))
 	}
