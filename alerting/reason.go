@@ -155,7 +155,7 @@ func riskSentence(d *Decision, cfg Config) string {
 	case r == nil:
 		return "No resource is known to run out."
 	case d.overCapacity(r), r.Probability >= .5 && r.ETA.P50 != forecaster.Never:
-		return capitalise(d.saturationText(r, r.Probability, window)) + ". " + d.probabilitySentence(r, d.pageWindow(cfg))
+		return joinSentences(capitalise(d.saturationText(r, r.Probability, window))+".", d.probabilitySentence(r, d.pageWindow(cfg)))
 	}
 	onlyReserve := r.NeedReplicas <= d.Ready && d.Reserves.Failure == d.Reserves.Total()
 	if text := d.belowReserve(); text != "" && onlyReserve {

@@ -28,6 +28,9 @@ var nights = []struct {
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
 	{name: "the same, and the prefix cache lost hits", alert: SaturationAhead, decision: uncached},
+	{name: "a pool at zero gets its first requests", alert: TooLateToWarm, decision: func(d *Decision) {
+		d.Ready, d.Pending, d.Desired, d.Needed, d.Probability, d.ETA = 0, 0, 1, 1, 1, forecaster.ETA{}
+	}, load: .1},
 	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Pool, d.Binding, d.Ready, d.Pending, d.Desired, d.Needed = "demo", "prefill", 3, 2, 5, 5
 		d.Probability, d.ETA = .68, forecaster.ETA{P10: 0, P50: 3 * time.Minute, P90: forecaster.Never}
@@ -197,7 +200,7 @@ func TestAlertsReadLikeMessages(t *testing.T) {
 		if night.forecast != nil {
 			night.forecast(pf)
 		}
-		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(d.Ready)
+		d.Resources[0].Demand = cmp.Or(night.load, .96) * d.Resources[0].PerReplica * float64(max(d.Ready, 1))
 		r := &d.Resources[0]
 		d.Reserves.Failure = night.kept
 		r.Dimension, r.Probability, r.ETA = d.Binding, d.Probability, d.ETA

@@ -67,10 +67,10 @@ func likelihood(p float64) string {
 	return fmt.Sprintf("%.0f %%", 5*math.Round(20*p))
 }
 
-// overCapacity reports whether demand exceeds the ready capacity.
+// overCapacity reports whether demand exceeds the ready capacity, as any does if no replica is ready.
 func (d *Decision) overCapacity(r *ResourceEvidence) bool {
 	have := r.PerReplica * float64(d.Ready)
-	return have > 0 && r.Demand >= have
+	return r.Demand > 0 && r.Demand >= have
 }
 
 // saturationText is which resource saturates and when: "KV memory will be full in about 14 min".
@@ -80,6 +80,8 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 		what = role + what
 	}
 	switch {
+	case d.overCapacity(r) && d.Ready == 0:
+		return "no " + d.role() + "replica is ready"
 	case d.overCapacity(r):
 		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
@@ -137,7 +139,7 @@ func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
 			out = append(out, fmt.Sprintf("It may happen as early as %s.", clock(d.Tick.Add(earliest))))
 		}
 	}
-	if others := likely[1:]; len(others) > 0 {
+	if others := likely[1:]; len(others) > 0 && d.Ready > 0 {
 		var names []string
 		for _, x := range others {
 			names = append(names, ResourceName(x.Dimension))
