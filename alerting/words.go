@@ -296,8 +296,7 @@ func largestDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	return new(slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }))
 }
 
-// changes are the changes of a class within the hour: its cause, and a loss of cache hits that is not small, unless the
-// resource generates tokens, which cache hits do not spare.
+// changes are those of a class within the hour: its cause, and a loss of cache hits, which do not spare decode throughput.
 func changes(d *forecaster.Driver, resource string) (out []string) {
 	lost := d.CacheHit != nil && d.CacheLoss != nil && *d.CacheLoss >= minLoss && resource != features.DimDecode
 	if d.Cause != "" && (d.Cause != forecaster.CauseCache || !lost) {

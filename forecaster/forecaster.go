@@ -232,23 +232,20 @@ func (c *class) forecast(origin time.Time, now shapeSums, events *impact) (out [
 	return out
 }
 
-// dropFractions sets quantiles of the total to zero where fewer than half a request is forecast for a minute, and none
-// runs. Requests come whole, and models do not: at night an office pool without replicas would saturate by a thousandth
-// of a request.
+// dropFractions sets quantiles of the total to zero where no request runs and fewer than half a request is forecast for
+// a minute. Requests come whole, and models do not: an office pool without replicas would saturate by a thousandth.
 func (pf *PoolForecast) dropFractions() {
-	f, kv := pf.Of(features.DimRequests), pf.Of(features.DimKV)
-	if f == nil || kv != nil && kv.Now.Mean > 0 {
+	requests, kv := pf.Of(features.DimRequests), pf.Of(features.DimKV)
+	if requests == nil || kv != nil && kv.Now.Mean > 0 {
 		return
 	}
-	const least = .5 / 60 // requests per second
 	drop := func(q, requests *Quantiles) {
 		for i := range q {
-			if requests[i] < least {
+			if requests[i] < .5/60 { // per second
 				q[i] = 0
 			}
 		}
 	}
-	requests := *f
 	for i := range pf.Total {
 		f := &pf.Total[i]
 		for h := range f.Minute {
