@@ -86,8 +86,8 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	case more:
 		return []string{riskSentence(d, p.cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && d.Needed < s.current:
-		text := fmt.Sprintf("%s will do for the next %s, with a certainty of %s.",
-			capitalise(d.replicasText(s.enough)), span(p.Lead+p.cfg.Cooldown), percent(p.KeepQuantile))
+		text := fmt.Sprintf("%s will do for %s of the next %s.",
+			capitalise(d.replicasText(s.enough)), percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown))
 		return []string{text, move}
 	case s.blockedBy != "":
 		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
@@ -161,8 +161,8 @@ func riskSentence(d *Decision, cfg Config) string {
 	if text := d.belowReserve(); text != "" && onlyReserve {
 		return capitalise(text) + "."
 	}
-	text := fmt.Sprintf("To be %s sure of enough %s in the next %s, the pool needs %s",
-		percent(d.Quantile), ResourceName(d.Binding), span(window), d.replicasText(r.NeedReplicas))
+	text := fmt.Sprintf("For enough %s in %s of the next %s, the pool needs %s",
+		ResourceName(d.Binding), percent(d.Quantile), span(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
 	}

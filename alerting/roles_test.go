@@ -225,7 +225,7 @@ func TestPrefillReserves(t *testing.T) {
 	if d := step(31, smaller); d.ByRole.Prefill != 5 { // five were needed a minute ago
 		t.Errorf("%d prefill replicas immediately after the change, want 5", d.ByRole.Prefill)
 	}
-	if d := step(32, smaller); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for the next 15 min, with a certainty of 98 %. Advising 4 prefill replicas (5 now).") {
+	if d := step(32, smaller); d.Desired != 6 || d.ByRole.Prefill != 4 || !strings.Contains(d.Reason, "4 prefill replicas will do for 98 % of the next 15 min. Advising 4 prefill replicas (5 now).") {
 		t.Errorf("with a smaller reserve: %d decode, %d prefill: %q", d.Desired, d.ByRole.Prefill, d.Reason)
 	}
 	if d := step(34, func(in *Input) { smaller(in); in.Pool.Config.Disaggregated.PrefillReplicas.Max = 3 }); d.ByRole.Prefill != 3 || d.ByRole.PrefillNeeded != 4 ||
