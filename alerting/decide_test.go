@@ -112,13 +112,13 @@ func TestDecide(t *testing.T) {
 		says   string // in the reason, the constraints or the warnings
 	}{
 		"enough":                              {scene: scene{ready: 4, median: flat(350), last: 350}, want: 4, action: Hold, says: "Staying at 4."},
-		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "For enough KV memory in 95 % of the next 18 min, the pool needs 7 replicas"},
+		"rise inside the lead window":         {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350}, want: 7, action: ScaleOut, says: "To have enough KV memory in 95 % of the next 18 min, the pool needs 7 replicas"},
 		"rise, with shared prefixes":          {scene: scene{ready: 4, median: rising(18, 350, 620), last: 350, edit: shared(.8)}, want: 5, action: ScaleOut},
 		"rise just beyond it":                 {scene: scene{ready: 4, median: rising(19, 350, 620), last: 350}, want: 4, action: Hold},
 		"quantile, not median":                {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, want: 6, action: ScaleOut},
 		"stated quantile":                     {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350}, config: func(c *Config) { c.Quantile = .5 }, want: 4, action: Hold},
-		"newsvendor: shortage is cheap":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "For enough KV memory in 50 % of"},
-		"newsvendor: shortage is expensive":   {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "For enough KV memory in 99 % of"},
+		"newsvendor: shortage is cheap":       {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(60, 1)}, want: 4, action: Hold, says: "To have enough KV memory in 50 % of"},
+		"newsvendor: shortage is expensive":   {scene: scene{ready: 4, median: flat(350), spread: .5, last: 350, edit: costs(6, 1000)}, want: 7, action: ScaleOut, says: "To have enough KV memory in 99 % of"},
 		"reserves":                            {scene: scene{ready: 4, median: flat(350), last: 350, edit: func(in *Input) { in.Pool.Reserves = capacity.Reserves{Failure: 1, Warm: 2} }}, want: 7, action: ScaleOut, says: "and as a reserve 1 for failures, 2 warm for bursts"},
 		"pending counts as supply":            {scene: scene{ready: 4, pending: 3, median: flat(620), last: 620}, state: earlier(7), want: 7, action: Hold},
 		"floor: demand above the forecast":    {scene: scene{ready: 4, median: flat(350), last: 520}, want: 6, action: ScaleOut, says: "KV memory is over its planned limit now. Demand is 130 % of the planned capacity of 4 replicas. Advising 6 replicas (4 now)."},

@@ -161,7 +161,7 @@ func riskSentence(d *Decision, cfg Config) string {
 	if text := d.belowReserve(); text != "" && onlyReserve {
 		return capitalise(text) + "."
 	}
-	text := fmt.Sprintf("For enough %s in %s of the next %s, the pool needs %s",
+	text := fmt.Sprintf("To have enough %s in %s of the next %s, the pool needs %s",
 		ResourceName(d.Binding), percent(d.Quantile), span(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
