@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,10 +23,13 @@ func Problemf(status int, format string, args ...any) *Problem {
 	return &Problem{"about:blank", http.StatusText(status), status, fmt.Sprintf(format, args...)}
 }
 
-// asProblem is err as a problem; an error without a status is an internal one.
+// asProblem is err as a problem. Only requests to NATS have deadlines. Other errors without a status are internal.
 func asProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Problemf(http.StatusServiceUnavailable, "NATS did not answer: %v; /readyz says how it is", err)
 	}
 	return Problemf(http.StatusInternalServerError, "%v", err)
 }

@@ -242,13 +242,31 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// silentLog is a history whose log is on a NATS server that does not answer.
+type silentLog struct{ noHistory }
+
+func (silentLog) PoolDecisions(context.Context, string, time.Time, time.Time) ([]alerting.Decision, error) {
+	return nil, context.DeadlineExceeded
+}
+
+// TestSilentNATS: in an outage of NATS the timeline says so, and that it is no fault of the daemon.
+func TestSilentNATS(t *testing.T) {
+	r := fullReader()
+	s := newTestServer(r)
+	s.History = silentLog{}
+	w := get(t, s, "/api/v1/pools/"+r.pools[0].Pool+"/timeline")
+	if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(body, "NATS did not answer") {
+		t.Errorf("%d %s", w.Code, body)
+	}
+}
+
 // TestForeignHosts: requests with a foreign host name are refused and counted, also if it resolves to this machine (DNS
 // rebinding). Configured names are accepted.
 func TestForeignHosts(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Hosts = []string{"forewarm.example"}
 	s := newServer(cfg, fullReader(), nil)
-	for host, want := range map[string]int{"localhost:9464": 200, "127.0.0.1": 200, "[::1]:9464": 200, "forewarm.example": 200, "evil.example:9464": 403} {
+	for host, want := range map[string]int{"localhost:9464": 200, "127.0.0.1": 200, "[::1]:9464": 200, "forewarm.example": 200, "Forewarm.Example:80": 200, "evil.example:9464": 403} {
 		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 		r.Host = host
 		w := httptest.NewRecorder()

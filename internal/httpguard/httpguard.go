@@ -79,9 +79,8 @@ func IsOpen(address string) bool {
 	return err == nil && !IsLoopback(host)
 }
 
-// Guard passes requests to next. refuse answers two kinds of requests, with the reason why: those that would change
-// something for a page of another site, and, if listen is a loopback address, those for a host that is neither this
-// machine nor one of hosts.
+// Guard passes requests to next, but refuse answers two kinds: those by which a page of another site would change
+// something, and, if listen is a loopback address, those for a host that is neither this machine nor one of hosts.
 func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.ResponseWriter, r *http.Request, why string)) http.Handler {
 	address, _, _ := net.SplitHostPort(listen)
 	local, cross := IsLoopback(address), http.NewCrossOriginProtection()
@@ -90,8 +89,9 @@ func Guard(listen string, hosts []string, next http.Handler, refuse func(w http.
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
+		same := func(name string) bool { return strings.EqualFold(name, host) } // browsers send lower case, other clients any
 		switch {
-		case local && !IsLoopback(host) && !slices.Contains(hosts, host):
+		case local && !IsLoopback(host) && !slices.ContainsFunc(hosts, same):
 			refuse(w, r, fmt.Sprintf("host %.64q is refused, because this server listens on loopback only: ask for localhost, or add the host to server.hosts (of a telemetry listener: listeners.hosts)", host))
 		case cross.Check(r) != nil:
 			refuse(w, r, fmt.Sprintf("a web page of another site (origin %.64q) may not send this", r.Header.Get("Origin")))
