@@ -48,8 +48,10 @@ const (
 	forgetAfter = time.Hour
 )
 
-// List returns all snapshots, the most advanced first.
+// List returns all snapshots, the most advanced first. Its bound is short: a stop must not wait for a silent server.
 func (s *States) List(ctx context.Context) (all []State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*requestTimeout)
+	defer cancel()
 	infos, err := s.bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil, fmt.Errorf("bucket of states: %w", err)
