@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -59,4 +61,35 @@ func TestReload(t *testing.T) {
 	_ = taken.Close()
 	hangup()
 	testenv.Await(t, "the new address", page(other, good))
+}
+
+// TestReloadInAnOutage: no daemon starts without NATS, so the running one goes on.
+func TestReloadInAnOutage(t *testing.T) {
+	t.Parallel()
+	broker, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go broker.Start()
+	defer broker.Shutdown()
+	if !broker.ReadyForConnections(testenv.Patience) {
+		t.Fatal("nats-server does not start")
+	}
+	address := testenv.FreeAddress(t)
+	p := start(t, "serve", "-config", testenv.WriteFile(t, filepath.Join(t.TempDir(), "forewarm.yaml"), validPool,
+		"storage: {dir: data}", "nats: {url: '"+broker.ClientURL()+"'}", "server: {listen: '"+address+"'}"))
+	defer p.kill(t)
+	answers := func(path, text string) func() bool {
+		return func() bool {
+			_, body := testenv.Get("http://" + address + path)
+			return p.over() || strings.Contains(body, text)
+		}
+	}
+	testenv.Await(t, "the daemon", answers("/healthz", "ok"))
+	broker.Shutdown()
+	testenv.Await(t, "the outage to be seen", answers("/readyz", "not connected; it is tried again"))
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Await(t, "the reload to be refused", answers("/readyz", "NATS does not answer, and no daemon starts without it"))
 }

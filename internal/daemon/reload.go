@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -97,7 +98,11 @@ func (r *reloader) serve(ctx context.Context, d *Daemon) (next *config.Config, e
 			}
 			return nil, err
 		case <-r.hangups:
-			if next, err = r.load(); err != nil {
+			next, err = r.load()
+			if err == nil && reflect.DeepEqual(next.NATS, d.cfg.NATS) && d.conn.FlushTimeout(inspectTimeout) != nil {
+				err = errors.New("NATS does not answer, and no daemon starts without it: reload again once it does")
+			}
+			if err != nil {
 				r.refuse(err)
 				next = nil
 			}
