@@ -38,16 +38,8 @@ type SinkStats struct {
 	Queued   int    // waited at the last attempt; some of the log may not be for this sink
 	Disabled bool   // nothing is sent until a restart
 
-	Err   string    // newest error since the last delivery; "" if none
-	Since time.Time // first of these errors
-}
-
-// Fail notes an error.
-func (s *SinkStats) Fail(now time.Time, err error) {
-	if s.Err == "" {
-		s.Since = now
-	}
-	s.Err = value.Printable(err.Error())
+	Err   string    // newest error of what fails; "" if nothing does
+	Since time.Time // when that began
 }
 
 // Parameters of the daemon's own alerts.
@@ -89,7 +81,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 			})
 		case s.Err != "":
 			b.add(SinkFailing, s.Sink, alertText{
-				Summary: fmt.Sprintf("Forewarm has delivered nothing to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
+				Summary: fmt.Sprintf("Forewarm has failed to deliver to %s since %s", value.Cut(s.Sink, maxName), clock(s.Since)),
 				Description: fmt.Sprintf("Waiting notifications at the last attempt: %d. Refused, and so lost: %d. The newest error: %s. "+
 					"Other receivers are not affected.", s.Queued, s.Failed, value.Cut(s.Err, maxError)),
 				Action: "Check the receiver, its address and its credentials.",

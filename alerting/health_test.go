@@ -31,7 +31,7 @@ func TestSelfConditions(t *testing.T) {
 		"sinks": {vitals: Vitals{Window: window, Sinks: []SinkStats{
 			{Sink: "nats"}, {Sink: "alertmanager/am:9093", Since: noon, Err: "post to alertmanager/am:9093: connection refused", Queued: 3, Failed: 2},
 			{Sink: "webhook/ops", Disabled: true, Err: "post to webhook/ops: 410 Gone"}}}, want: []string{
-			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has delivered nothing to alertmanager/am:9093 since 12:00 UTC", "Waiting notifications at the last attempt: 3. Refused, and so lost: 2. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
+			"ForewarmSinkFailing", "alertmanager/am:9093", "Forewarm has failed to deliver to alertmanager/am:9093 since 12:00 UTC", "Waiting notifications at the last attempt: 3. Refused, and so lost: 2. The newest error: post to alertmanager/am:9093: connection refused. Other receivers are not affected.",
 			"ForewarmSinkFailing", "webhook/ops", "Forewarm sends nothing to webhook/ops until it is restarted", "The receiver answered that it is gone: post to webhook/ops: 410 Gone. Other receivers are not affected."}},
 	}
 	long := strings.TrimSuffix(strings.Repeat("a cause in many words, ", 40), ", ")

@@ -27,10 +27,9 @@ type AlertmanagerConfig struct {
 	httpclient.Config `yaml:",inline"`
 }
 
-// Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Each peer is a
-// separate sink: peers share notifications but not alerts, so each must get all alerts, and one that hangs must not
-// delay the others. Firing alerts are sent at each tick. They end soon after the last one (endsAt), so a dead Forewarm
-// leaves no alert.
+// Alertmanager posts alerts to one peer of an Alertmanager cluster (API v2, POST /api/v2/alerts). Peers do not share
+// alerts, so each is a sink of its own that gets all. Firing alerts are sent at each tick, and end soon after the last
+// one (endsAt): a dead Forewarm leaves no alert.
 type Alertmanager struct {
 	cfg    AlertmanagerConfig
 	name   string

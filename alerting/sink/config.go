@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,7 @@ type Deps struct {
 	NATS   Publisher // nil leaves the NATS sink out
 	Prefix string    // of the subjects of events and alerts
 	// Page renders a report as md, json or html.
-	Page      func(r *alerting.Report, format string) ([]byte, error)
+	Page      func(ctx context.Context, r *alerting.Report, format string) ([]byte, error)
 	ReportDir string                               // for reports; "" for none
 	WriteFile func(path string, data []byte) error // atomic and durable; for reports
 }

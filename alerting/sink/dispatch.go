@@ -3,16 +3,17 @@ package sink
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
-// pace is how long one attempt may take, and how long to wait after the first failure in a row: twice as long after
-// each, up to longest.
+// pace bounds one attempt, and has the pause after the first failure in a row. The pause doubles up to longest.
 type pace struct {
 	timeout, first, longest time.Duration
 }
@@ -23,10 +24,11 @@ const (
 	maxQueueRetry = 5 * time.Second // pause before a failed read of a queue is retried
 	maxRetryAfter = time.Hour       // pause that a consumer may ask for
 	maxOwn        = 256             // the daemon's own notices
+	reportTimeout = time.Minute     // of an attempt to send a report, which may have to be made again
 )
 
-// FailureFunc is called when a failure of a sink begins, with the notice that was not delivered and the number of failed
-// attempts in a row, and when it ends, without an error.
+// FailureFunc is called when a failure of a sink begins, with the notice and the number of failed attempts in a row, and
+// when the last one ends, without an error.
 type FailureFunc func(sink string, n alerting.Notice, failures int, err error)
 
 // Queue returns the notices of the log for one sink, until each is settled. It is for one goroutine.
@@ -49,7 +51,8 @@ func NewDispatcher(sinks []alerting.Sink, open func(sink string, reports bool) Q
 	d := &Dispatcher{}
 	for _, s := range sinks {
 		l := &lane{
-			sink: s, report: report, stats: alerting.SinkStats{Sink: s.Name()}, waiting: map[Queue]int{},
+			sink: s, report: report, stats: alerting.SinkStats{Sink: s.Name()},
+			waiting: map[Queue]int{}, failing: map[part]failure{},
 			pace: pace{timeout: 15 * time.Second, first: time.Second / 2, longest: 15 * time.Second}, // advice expires within minutes
 			own:  &ownQueue{notices: make(chan *alerting.Delivery, maxOwn), delivered: map[string]string{}},
 		}
@@ -142,28 +145,37 @@ type lane struct {
 	sending sync.Mutex // held during an attempt; guards resume
 	resume  time.Time  // no attempt before it: the consumer asked to wait
 
-	mu      sync.Mutex // guards what follows
-	stats   alerting.SinkStats
-	waiting map[Queue]int // notices, with the one that is being delivered
-	fails   int           // failed attempts in a row
-	unsent  error         // of the last attempt to send; nil if it worked
+	mu      sync.Mutex         // guards what follows
+	stats   alerting.SinkStats // without the error: see snapshot
+	waiting map[Queue]int      // notices, with the one that is being delivered
+	failing map[part]failure
+}
+
+// part is what fails on its own: a receiver may take advice but no reports, and one queue may be unreadable.
+type part struct {
+	queue   Queue
+	sending bool // its notices; false for reading it
+}
+
+type failure struct {
+	attempts int // failed ones in a row
+	since    time.Time
+	err      error // of the newest
+	refused  bool  // the notice is not sent again, so the next delivery of any queue ends the failure
 }
 
 // run delivers the notices of q until ctx is done. A running attempt then ends with sending.
 func (l *lane) run(ctx, sending context.Context, q Queue) {
-	unread := false
 	for ctx.Err() == nil {
 		d, err := q.Next(ctx)
 		if err == nil && d != nil {
 			err = l.deliver(ctx, sending, q, d)
 		}
 		switch {
-		case err != nil && ctx.Err() == nil:
-			unread = true
-			sleep.For(ctx, min(l.failed(alerting.Notice{}, err), maxQueueRetry))
-		case err == nil && unread:
-			unread = false
-			l.recovered()
+		case err == nil:
+			l.recovered(part{q, false})
+		case ctx.Err() == nil:
+			sleep.For(ctx, min(l.failed(part{q, false}, alerting.Notice{}, err), maxQueueRetry))
 		}
 	}
 }
@@ -179,7 +191,7 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 		l.waits(q, d.Waiting)
 		return d.Settle()
 	}
-	pause, failure := l.attempt(sending, d.Notice)
+	pause, failure := l.attempt(sending, q, d.Notice)
 	if pause > 0 {
 		err := d.Return()
 		sleep.For(ctx, pause)
@@ -263,63 +275,76 @@ func (q *ownQueue) SetDelivered(_ context.Context, identity, id string) error {
 	return nil
 }
 
-// attempt tries once to send n, unless the consumer has asked to wait, and counts the outcome. pause is the time to wait
+// attempt tries once to send n of q, unless the consumer has asked to wait, and counts the outcome. pause is the time
 // before a retry; 0 for no retry.
-func (l *lane) attempt(ctx context.Context, n alerting.Notice) (pause time.Duration, err error) {
+func (l *lane) attempt(ctx context.Context, q Queue, n alerting.Notice) (pause time.Duration, err error) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	if pause = time.Until(l.resume); pause > 0 {
 		return pause, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.pace.timeout)
+	timeout := l.pace.timeout
+	if n.Report != nil {
+		timeout = reportTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = l.sink.Send(ctx, n)
 	answer, _ := errors.AsType[alerting.SendError](err)
 	switch {
 	case err == nil:
-		l.count(func(s *alerting.SinkStats) { s.Sent, l.unsent = s.Sent+1, nil })
-		l.recovered()
+		l.count(func(s *alerting.SinkStats) { s.Sent++ })
+		l.recovered(part{q, true})
 		return 0, nil
 	case answer.Gone, answer.Permanent: // a permanent failure is of this notice only
-		l.count(func(s *alerting.SinkStats) {
-			s.Failed, s.Disabled, l.unsent = s.Failed+1, s.Disabled || answer.Gone, err
-		})
-		l.failed(n, err)
+		l.count(func(s *alerting.SinkStats) { s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone })
+		l.failed(part{q, true}, n, err)
 		return 0, err
 	}
-	l.count(func(s *alerting.SinkStats) { s.Retried, l.unsent = s.Retried+1, err })
+	l.count(func(s *alerting.SinkStats) { s.Retried++ })
 	wait := min(answer.After, maxRetryAfter)
 	l.resume = time.Now().Add(wait)
-	return max(l.failed(n, err), wait), err
+	return max(l.failed(part{q, true}, n, err), wait), err
 }
 
-// failed counts a failure, and reports it if it is the first in a row, or if it is not retried. It returns the pause
-// before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
-func (l *lane) failed(n alerting.Notice, err error) (pause time.Duration) {
+// failed counts a failure of a part, and reports it if it is the first in a row, or if it is not retried. It returns the
+// pause before the next attempt: exponential, with 50 % jitter, so that daemons do not retry at the same time.
+func (l *lane) failed(of part, n alerting.Notice, err error) (pause time.Duration) {
+	answer, _ := errors.AsType[alerting.SendError](err)
 	l.mu.Lock()
-	l.stats.Fail(time.Now(), err)
-	l.fails++
-	fails := l.fails
-	l.mu.Unlock()
-	if answer, _ := errors.AsType[alerting.SendError](err); fails == 1 || answer.Gone || answer.Permanent {
-		l.report(l.sink.Name(), n, fails, err)
+	f := l.failing[of]
+	if f.attempts++; f.attempts == 1 {
+		f.since = time.Now()
 	}
-	pause = min(l.pace.first<<min(fails-1, 20), l.pace.longest)
+	f.err, f.refused = err, answer.Permanent
+	l.failing[of] = f
+	all := 0 // failed attempts of the sink in a row
+	for _, x := range l.failing {
+		all += x.attempts
+	}
+	l.mu.Unlock()
+	if f.attempts == 1 || answer.Gone || answer.Permanent {
+		l.report(l.sink.Name(), n, all, err)
+	}
+	pause = min(l.pace.first<<min(f.attempts-1, 20), l.pace.longest)
 	return pause/2 + time.Duration(rand.Float64()*float64(pause)/2)
 }
 
-// recovered ends a failure, unless the last attempt to send failed.
-func (l *lane) recovered() {
-	var fails int
-	l.count(func(s *alerting.SinkStats) {
-		if l.unsent != nil {
-			s.Fail(time.Now(), l.unsent)
-			return
-		}
-		fails, l.fails, s.Err, s.Since = l.fails, 0, "", time.Time{}
+// recovered ends the failure of a part, and after a delivery those of refused notices. It reports that when none is left.
+func (l *lane) recovered(of part) {
+	attempts, left := 0, 0
+	l.count(func(*alerting.SinkStats) {
+		maps.DeleteFunc(l.failing, func(p part, f failure) bool {
+			if p != of && !(of.sending && f.refused) {
+				return false
+			}
+			attempts += f.attempts
+			return true
+		})
+		left = len(l.failing)
 	})
-	if fails > 0 {
-		l.report(l.sink.Name(), alerting.Notice{}, fails, nil)
+	if attempts > 0 && left == 0 {
+		l.report(l.sink.Name(), alerting.Notice{}, attempts, nil)
 	}
 }
 
@@ -334,7 +359,15 @@ func (l *lane) count(f func(s *alerting.SinkStats)) {
 	f(&l.stats)
 }
 
+// snapshot is the state of the lane, with the failure that has lasted longest.
 func (l *lane) snapshot() (stats alerting.SinkStats) {
-	l.count(func(s *alerting.SinkStats) { stats = *s })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stats = l.stats
+	for _, f := range l.failing {
+		if stats.Err == "" || f.since.Before(stats.Since) {
+			stats.Err, stats.Since = value.Printable(f.err.Error()), f.since
+		}
+	}
 	return stats
 }

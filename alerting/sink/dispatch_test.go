@@ -311,6 +311,56 @@ func TestDispatcherReadsButFails(t *testing.T) {
 	}
 }
 
+// picky is a consumer that takes all but reports, which it answers with an error.
+type picky struct{ answer error }
+
+func (picky) Name() string { return "s" }
+
+func (picky) Accepts(n alerting.Notice) bool { return !isWatchdog(n) }
+
+func (s picky) Send(_ context.Context, n alerting.Notice) error {
+	if n.Report != nil {
+		return s.answer
+	}
+	return nil
+}
+
+// TestDispatcherFailsInPart: advice that is delivered each minute does not end the failure of a report that is tried
+// again. It ends that of a report that was refused for good.
+func TestDispatcherFailsInPart(t *testing.T) {
+	for _, x := range []struct {
+		answer error
+		said   []bool // whether something fails
+		err    string
+	}{
+		{errors.New("503"), []bool{true}, "503"},
+		{alerting.Permanent(errors.New("413")), []bool{true, false}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := newMemoryLog()
+			var said []bool
+			d := NewDispatcher([]alerting.Sink{picky{x.answer}}, log.open, func(_ string, _ alerting.Notice, _ int, err error) { said = append(said, err != nil) })
+			stop, began := dispatch(t, d), time.Now()
+			log.enqueue(weekly())
+			for i := range 10 {
+				time.Sleep(time.Minute)
+				log.enqueue(decision("a", int64(i)))
+			}
+			time.Sleep(time.Second)
+			s := d.Stats()[0]
+			if diff := cmp.Diff(x.said, said); s.Err != x.err || s.Err != "" && !s.Since.Equal(began) || s.Sent != 10 || diff != "" {
+				t.Errorf("%+v %s", s, diff)
+			}
+			if s.Retried > 100 {
+				t.Errorf("%d attempts in ten minutes: each delivery of advice makes the pause short again", s.Retried)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestDispatcherNewestSupersedes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeSink{name: "s", send: func(_ context.Context, attempt int) error {

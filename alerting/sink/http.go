@@ -21,9 +21,8 @@ var client = &http.Client{CheckRedirect: httpclient.NoRedirect}
 // maxReply is how many bytes of an error response are read.
 const maxReply = 512
 
-// post sends a body. It returns nil for 2xx, and else an [alerting.SendError] unless a retry may succeed (no answer,
-// 408, 425, 429, 5xx). Errors have the name to, but not the URL, which may be a secret. They quote the reply, because a
-// terminal may interpret control characters.
+// post sends a body. It returns nil for 2xx; the answers 408, 425, 429 and 5xx, and no answer, may be retried. Errors have
+// the name to, but not the URL, which may be a secret. They quote the reply, which may have control characters.
 func post(ctx context.Context, client *http.Client, target string, header http.Header, body []byte, to string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {

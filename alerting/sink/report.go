@@ -20,9 +20,9 @@ func (*folder) Name() string { return "report/folder" }
 func (*folder) Accepts(n alerting.Notice) bool { return n.Report != nil }
 
 // Send writes the files; those of an earlier attempt have the same names.
-func (s *folder) Send(_ context.Context, n alerting.Notice) error {
+func (s *folder) Send(ctx context.Context, n alerting.Notice) error {
 	for _, format := range []string{"md", "json", "html"} {
-		page, err := s.deps.Page(n.Report, format)
+		page, err := s.deps.Page(ctx, n.Report, format)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -19,8 +20,8 @@ func weekly() alerting.Notice {
 }
 
 // pageOf renders each report as one page in every format.
-func pageOf(page []byte) func(*alerting.Report, string) ([]byte, error) {
-	return func(*alerting.Report, string) ([]byte, error) { return page, nil }
+func pageOf(page []byte) func(context.Context, *alerting.Report, string) ([]byte, error) {
+	return func(context.Context, *alerting.Report, string) ([]byte, error) { return page, nil }
 }
 
 func TestReportWebhook(t *testing.T) {

@@ -42,7 +42,7 @@ const (
 // tick. The id of a message stays the same over retries and restarts.
 type Webhook struct {
 	cfg  WebhookConfig
-	page func(r *alerting.Report, format string) ([]byte, error) // see Deps
+	page func(ctx context.Context, r *alerting.Report, format string) ([]byte, error) // see Deps
 }
 
 // NewWebhook checks c. Errors start with the key below the webhook's.
@@ -108,7 +108,7 @@ func (s *Webhook) ID(n alerting.Notice) string {
 
 // Send posts n once.
 func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
-	body, err := s.body(n)
+	body, err := s.body(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 	return post(ctx, client, s.cfg.URL, header, body, s.Name())
 }
 
-func (s *Webhook) body(n alerting.Notice) (body []byte, err error) {
+func (s *Webhook) body(ctx context.Context, n alerting.Notice) (body []byte, err error) {
 	var full []byte
 	if n.Report != nil {
-		if full, err = s.page(n.Report, "json"); err != nil {
+		if full, err = s.page(ctx, n.Report, "json"); err != nil {
 			return nil, err
 		}
 		if len(full) > maxEmbedded {

@@ -109,7 +109,7 @@ func TestOwnAlerts(t *testing.T) {
 	alerts := map[string]string{
 		"ForewarmTelemetryFault":          "The clock of producer gw-2 is about ",
 		"ForewarmInputDropped":            "Forewarm refuses 50 % of ",
-		"ForewarmSinkFailing webhook/ops": "Forewarm has delivered nothing to webhook/ops since ",
+		"ForewarmSinkFailing webhook/ops": "Forewarm has failed to deliver to webhook/ops since ",
 	}
 	awaitAlerts(t, alertmanager, alerts)
 	awaitAlerts(t, alertmanager, map[string]string{"ForewarmWatchdog": "This alert always fires."})

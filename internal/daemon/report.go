@@ -135,9 +135,7 @@ func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Rep
 }
 
 // reportPage renders a report to deliver. It makes it again if another daemon made it, or this one before a restart.
-func (d *Daemon) reportPage(n *alerting.Report, format string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+func (d *Daemon) reportPage(ctx context.Context, n *alerting.Report, format string) ([]byte, error) {
 	r, err := d.reconcile(ctx, n)
 	if err != nil {
 		return nil, err
@@ -145,8 +143,7 @@ func (d *Daemon) reportPage(n *alerting.Report, format string) ([]byte, error) {
 	return report.Render(r, format)
 }
 
-// reportClock is the time of the newest tick, so that all messages of a period were applied; zero before the first one.
-// On the wall clock it is at most reportMaxWait behind.
+// reportClock is the time of the newest tick; zero before the first. On the wall clock it is at most reportMaxWait behind.
 func (d *Daemon) reportClock() time.Time {
 	tick, latest := locked(d, &d.status.Tick), time.Now().Add(-reportMaxWait)
 	if d.cfg.Clock != pipeline.EventClock && tick.Before(latest) {

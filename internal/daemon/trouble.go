@@ -83,7 +83,7 @@ func (d *Daemon) undelivered(sink string, n alerting.Notice, failures int, err e
 	}
 }
 
-// sinkTrouble lists the sinks that delivered nothing since their last failure, "" if none.
+// sinkTrouble lists the sinks that fail, "" if none.
 func (d *Daemon) sinkTrouble() string {
 	var out []string
 	for _, s := range d.dispatcher.Stats() {
