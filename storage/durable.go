@@ -32,8 +32,8 @@ func Lock(dir string) (fileutil.Releaser, error) {
 	return lock, nil
 }
 
-// WriteFile writes data to path atomically, and creates its directory if needed. It writes a second file, syncs and
-// renames it, and syncs the directory. After an error path has its old or its new content, never a part.
+// WriteFile writes data to path, and creates its directory if needed. After an error or a power cut path has its old or
+// its new content, never a part.
 func WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err

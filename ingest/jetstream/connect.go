@@ -14,9 +14,8 @@ import (
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
-// Connect dials c.URL, or e when there is an embedded server. It fails when the first attempt does, with an error that
-// names nats.url. Later it reconnects for ever, and logs that only if [LogTo] is among the extra options. These
-// override the others.
+// Connect dials c.URL, or the embedded server e if it is not nil. If the first attempt fails, the error names nats.url.
+// Later it reconnects for ever, and logs that if [LogTo] is among the extra options.
 func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 	opts, err := c.clientOptions()
 	if err != nil {

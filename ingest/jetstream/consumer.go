@@ -35,8 +35,7 @@ type Consumer struct {
 	injected chan ingest.Batch
 }
 
-// NewConsumer makes a consumer of a stream of telemetry; Run starts it. start is the sequence wanted first: the one
-// after those that the state includes. 0 takes what the stream has.
+// NewConsumer makes a consumer of a stream of telemetry. start is the first sequence to read; 0 reads what the stream has.
 func NewConsumer(js jetstream.JetStream, cfg Config, stream string, start uint64, log *zap.Logger) *Consumer {
 	c := &Consumer{js: js, cfg: cfg, stream: stream, log: log, next: start, injected: make(chan ingest.Batch)}
 	c.handled.Store(max(start, 1) - 1)
@@ -49,9 +48,8 @@ const (
 	sliceRecords = 512 // a slice with so many records is handed over: about 180 KiB, still in the processor's cache
 )
 
-// Run decodes messages on a goroutine of its own and hands them to handle on this one, in stream order, sliceBatches at
-// most. It returns nil when ctx ends, after the decoded batches are handled, or the error of handle. There is a batch
-// for each message, valid until handle returns. Run can be called once.
+// Run decodes messages on a second goroutine and calls handle on this one, with at most sliceBatches, in stream order. It
+// returns nil when ctx ends and the decoded batches are handled, or the error of handle. Batches are valid during the call.
 func (c *Consumer) Run(ctx context.Context, handle func([]ingest.Batch) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	free, ready := make(chan []ingest.Batch, sliceCount), make(chan []ingest.Batch, sliceCount)
@@ -104,8 +102,7 @@ func (c *Consumer) Saw(s jetstream.StreamState) {
 	}
 }
 
-// Pending is how many messages of the stream are not handled yet, fetched and decoded ones included, as last known. ok
-// is false before the stream was seen first.
+// Pending is how many messages of the stream are not handled yet, as last known. ok is false before the first look.
 func (c *Consumer) Pending() (messages uint64, ok bool) {
 	ok = c.opened.Load() // first, because open sets it last
 	last, handled := c.last.Load(), c.handled.Load()

@@ -19,8 +19,7 @@ const (
 // maxLetters bounds the letters about one message; further ones are dropped and counted.
 const maxLetters = 1024
 
-// DeadLetter publishes refused telemetry, for people to look at. It is best effort: the connection buffers letters, and
-// drops them when it is away for long.
+// DeadLetter publishes refused telemetry for people. In a long outage of the connection, letters are dropped.
 type DeadLetter struct {
 	Dropped atomic.Uint64 // letters that were lost: there were too many, or the connection refused them
 
@@ -33,8 +32,7 @@ func NewDeadLetter(conn *nats.Conn, prefix string) *DeadLetter {
 	return &DeadLetter{conn: conn, subject: ingest.Subject(prefix, ingest.DeadLetterSubject)}
 }
 
-// Send publishes what was refused of the message at sequence, or of one in no stream if sequence is 0. It leaves out
-// duplicates, which are no fault. Safe for concurrent use.
+// Send publishes refusals, except duplicates. sequence is 0 for a message of no stream. It is safe for concurrent use.
 func (d *DeadLetter) Send(sequence uint64, refused []ingest.Refusal) {
 	letters := 0
 	for i := range refused {

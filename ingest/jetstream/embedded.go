@@ -21,20 +21,18 @@ import (
 	"github.com/forewarm/forewarm/internal/tlsconfig"
 )
 
-// maxPayload is the largest message the embedded server takes: above what decoders accept, so that a message that is
-// too large is refused and counted by its reason, rather than by the server without one.
+// maxPayload is the largest message of the embedded server. It is above that of decoders, which count what they refuse.
 const maxPayload = 16 << 20
 
-// Producers that publish without waiting for the stream's answer are not slowed down by it: what it has not stored yet
-// waits in memory, and is dropped beyond these bounds. The server's own bound on messages would drop those of a usual
-// size after 2 MiB.
+// Bounds of the messages in memory that the stream has not stored yet; further ones are dropped. They fill when producers
+// do not wait for an acknowledgement. The server's own bound is about 2 MiB of messages of a usual size.
 const (
 	bufferedMessages = 1 << 20
 	bufferedBytes    = 128 << 20
 )
 
-// noMaxStore keeps the server from limiting what streams may ask for to three quarters of the space that is free when
-// it starts: a stream that has grown would not be let in again. [Room] compares with the disk.
+// noMaxStore replaces the server's bound on streams, 3/4 of the free space at its start: it would refuse a stream that
+// has grown. [Room] compares with the disk.
 const noMaxStore = 1 << 60
 
 // Embedded is a NATS server with JetStream inside this process.
@@ -47,9 +45,8 @@ type Embedded struct {
 	server atomic.Pointer[server.Server]
 }
 
-// StartEmbedded starts a server as c.Embedded says and waits until it serves. With c.User set, it asks clients for that
-// user and password. Without it, clients without credentials may publish telemetry and read what Forewarm publishes;
-// everything else needs the password in [CredentialFile]. Errors name the key.
+// StartEmbedded starts a server and waits until it serves. With c.User set, clients need that user and password. Else
+// clients without credentials have permissions, and others the password in [CredentialFile]. Errors name the key.
 func StartEmbedded(ctx context.Context, c Config, log *zap.Logger) (*Embedded, error) {
 	e := &Embedded{cfg: c, log: log}
 	if err := os.MkdirAll(c.Embedded.StoreDir, 0o750); err != nil {
@@ -93,8 +90,8 @@ func (e *Embedded) start(ctx context.Context) error {
 // readyPoll is how often a starting server is asked whether it failed; recovering a large store takes a while.
 const readyPoll = 100 * time.Millisecond
 
-// Broken is the write of a stream that failed first since the server was opened, nil for none. The stream takes no more
-// messages, and answers to none, until the server is opened again.
+// Broken is the first failed write since the server was opened; nil for none. After it the stream takes no message until
+// [Embedded.Reopen].
 func (e *Embedded) Broken() error {
 	if err := e.broken.Load(); err != nil {
 		return *err
@@ -102,8 +99,7 @@ func (e *Embedded) Broken() error {
 	return nil
 }
 
-// Reopen stops the server and starts it again at the same address, from what it has stored. Clients connect again by
-// themselves.
+// Reopen restarts the server at the same address, with what it has stored. Clients reconnect by themselves.
 func (e *Embedded) Reopen(ctx context.Context) error {
 	e.Shutdown()
 	return e.start(ctx)
@@ -144,8 +140,7 @@ const (
 	anyone        = "anyone" // without credentials
 )
 
-// CredentialFile holds the password of the user forewarm, who may do everything on the embedded server that stores
-// below dir. Who can read the file could change the stored messages, too.
+// CredentialFile has the password of the user forewarm, who may do everything on the embedded server that stores in dir.
 func CredentialFile(dir string) string { return filepath.Join(dir, "forewarm.password") }
 
 // credential reads the password of who may do everything, or makes one.
@@ -168,8 +163,7 @@ func (e *Embedded) credential() (err error) {
 	return fmt.Errorf("nats.embedded.store_dir is %q: %w; make it writable", e.cfg.Embedded.StoreDir, err)
 }
 
-// permissions are those of clients without credentials: they publish telemetry, read what Forewarm publishes, and see
-// what streams there are. They cannot make, change, purge or delete one.
+// permissions let clients without credentials publish telemetry, read what Forewarm publishes, and list streams.
 func (c *Config) permissions() *server.Permissions {
 	const api = "$JS.API."
 	publish := []string{

@@ -10,8 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// maxSkew is how far the server's clock may be from this machine's before watermarks and the messages' own times no
-// longer agree: well below a minute, and more than an answer takes.
+// maxSkew is how far the server's clock may be from this machine's: well below a minute, and more than an answer takes.
 const maxSkew = 5 * time.Second
 
 // Seen is what [Inspect] found.
@@ -76,8 +75,7 @@ func faultsOf(info *jetstream.StreamInfo, c *Config, now time.Time) (out []strin
 	return out
 }
 
-// Room reports that the disk of the embedded server, with so many bytes free beside those that its store uses, is full
-// before the streams are; "" when it is not.
+// Room reports that the disk of the embedded server will be full before the streams are; "" if not. It takes bytes.
 func Room(c *Config, dir string, used, free int64) string {
 	if free >= c.Stream.MaxBytes+c.Kept.MaxBytes-used {
 		return ""

@@ -31,8 +31,7 @@ func NewPublisher(conn *nats.Conn) (*Publisher, error) {
 	return &Publisher{js: js}, err
 }
 
-// Publish stores records in one message, however long the server is away, unless ctx ends. msgID identifies it in the
-// stream. An error means that it cannot be stored at all.
+// Publish stores records in one message, and retries until ctx ends. An error means that it cannot be stored at all.
 func (p *Publisher) Publish(ctx context.Context, subject, msgID string, b *ingest.Batch) error {
 	m := message(subject, b)
 	m.Header.Set(jetstream.MsgIDHeader, msgID)

@@ -29,9 +29,8 @@ const (
 	retryWait      = 200 * time.Millisecond
 )
 
-// receive runs sessions until ctx ends. When one breaks (a restart, a lost connection, a lost message), the next one
-// starts after the last delivered message. That is logged at most once a minute. free has empty slices, which Run gives
-// back; ready has the decoded messages, and room for all slices.
+// receive runs sessions until ctx ends. When one breaks, the next one starts after the last delivered message. free has
+// empty slices, which Run gives back; ready has the decoded messages, and room for all slices.
 func (c *Consumer) receive(ctx context.Context, free <-chan []ingest.Batch, ready chan<- []ingest.Batch) {
 	defer close(ready)
 	seldom := rate.Sometimes{Interval: time.Minute}

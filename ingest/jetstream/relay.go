@@ -17,12 +17,11 @@ import (
 	"github.com/forewarm/forewarm/internal/sleep"
 )
 
-// A Relay subscribes to the sources that no stream may take in as they are. It decodes each message and stores its
-// records in the telemetry stream, in the native format. So no prompt is written to a disk of Forewarm.
+// A Relay subscribes to sources whose messages may hold prompts, and stores only the decoded records in the telemetry
+// stream. Daemons that share a log share the messages.
 //
-// Daemons that share a log share the messages, too. A publisher that waits for an acknowledgement gets it when the
-// records are stored. What others publish while no daemon runs is lost. While the stream takes nothing, messages wait
-// in memory, up to relayBytes of each source; further ones are dropped and counted.
+// A publisher that waits for an acknowledgement gets it when the records are stored. Other messages are lost while no
+// daemon runs. In an outage of the stream up to relayBytes of each source wait in memory; the rest is dropped and counted.
 type Relay struct {
 	Conn    *nats.Conn
 	Sources []Source
@@ -115,8 +114,7 @@ func (r *Relay) store(ctx context.Context, about codec.Meta, m *nats.Msg) {
 	}
 }
 
-// Relayed gives the sources that a [Relay] has to read: those that may hold prompts. What the telemetry stream of a
-// user, which has these subjects, takes in as it is, is read from there.
+// Relayed gives the sources for a [Relay]: those that may hold prompts, unless a user's stream has their subjects.
 func (c *Config) Relayed(stream []string) (sources []Source) {
 	for _, s := range c.Sources {
 		taken := func(have string) bool { return server.SubjectMatchesFilter(s.Subject, have) }

@@ -10,11 +10,10 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// Source is a subject that others publish to in a format of their own, in which messages that name no content type are
-// read. The telemetry stream takes it in; or a [Relay] does, where messages may hold what users wrote.
+// Source is a subject of other producers. The telemetry stream takes it in, or a [Relay] if messages may hold prompts.
 type Source struct {
 	Subject string `yaml:"subject"` // outside Prefix; * and > are allowed
-	Format  string `yaml:"format"`  // one of codec.Formats
+	Format  string `yaml:"format"`  // of messages without a content type: one of codec.Formats
 	Pool    string `yaml:"pool"`    // of records that name none; "" leaves it to them
 	Class   string `yaml:"class"`
 }

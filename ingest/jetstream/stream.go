@@ -15,8 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// own is the name of a stream or bucket, such as FOREWARM_STATE. It begins with the prefix of the subjects, so that
-// installations with different prefixes share nothing.
+// own is the name of a stream or bucket, such as FOREWARM_STATE: each prefix of subjects has its own.
 func (c *Config) own(name string) string {
 	return strings.ToUpper(unsafe.ReplaceAllString(c.Prefix, "_")) + "_" + name
 }
@@ -122,8 +121,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 // madeBy marks the streams that Forewarm made, which alone it may change.
 const madeBy = "forewarm_made"
 
-// ensure makes the stream that want describes. If it is there and ours, its limits follow want; if it is a user's, or of an
-// installation with another prefix, it is used as it is, provided that it holds the subjects of want.
+// ensure makes the stream that want describes, or sets its limits. Another owner's stream with these subjects is not changed.
 func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Replicas = c.Stream.Replicas
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld

@@ -79,9 +79,8 @@ func (t *Ticker) Now() time.Time {
 func (t *Ticker) newest() time.Time { return t.Now().Add(-t.lateness).Truncate(time.Minute) }
 
 // Run publishes until ctx ends, and then returns nil. In a stream that was in use it begins with the newest minute that
-// is over, because a daemon that restarted when that was due did not store it. A failed watermark is repeated until the
-// next one is due, which includes it. After the clock goes back, no minute is closed until it is past the newest one
-// again.
+// is over: a daemon may have been down when that was due. A failed watermark is repeated until the next one is due, which
+// includes it. After the clock is set back, Run waits until it is past the newest minute again.
 func (t *Ticker) Run(ctx context.Context, inUse bool) error {
 	minute := t.newest()
 	if !inUse {

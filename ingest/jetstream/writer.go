@@ -12,9 +12,8 @@ import (
 	"github.com/forewarm/forewarm/ingest/codec"
 )
 
-// StreamWriter stores records that did not come by NATS in the telemetry stream, in the native format. Unlike a
-// [Publisher] it keeps no order between calls, serves many goroutines at once, and gives up when ctx ends: the producer
-// still has the records.
+// StreamWriter stores records that did not come by NATS in the telemetry stream, in the native format. It is safe for
+// concurrent use. It does not retry: the producer still has the records.
 type StreamWriter struct {
 	js      jetstream.JetStream
 	subject string
@@ -25,8 +24,7 @@ func NewStreamWriter(js jetstream.JetStream, prefix string) *StreamWriter {
 	return &StreamWriter{js, ingest.Subject(prefix, ingest.RequestSubject, "", "")}
 }
 
-// writerRecords bounds the records of a message: with the longest labels they stay below the 1 MiB that NATS servers
-// accept by default.
+// writerRecords bounds the records of a message, so that it stays below 1 MiB, the usual bound of NATS servers.
 const writerRecords = 256
 
 // Store waits until the stream holds all of b, refusals excepted. Large batches become several messages, in order.

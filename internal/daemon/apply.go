@@ -134,8 +134,7 @@ func (d *Daemon) logDecision(x *alerting.Decision) {
 		zap.Int("desired", x.Desired), zap.String("withheld", x.Withheld))
 }
 
-// publishForecasts sends one message per class and per pool total. The stream keeps the newest. A lost message is
-// replaced a minute later, so it waits for no acknowledgement.
+// publishForecasts sends a message for each class and pool, without acknowledgement: the next minute replaces a lost one.
 func (d *Daemon) publishForecasts(pools []pipeline.PoolOutput) error {
 	for i := range pools {
 		for _, f := range server.ForecastsOf(&pools[i].Forecast) {

@@ -6,9 +6,8 @@ import (
 	"runtime/metrics"
 )
 
-// The heap grows by about collectorSpan between two collections, within two bounds. A small heap, mostly messages that
-// are soon garbage, may double. A heap with thousands of classes, which stay, grows by 10 %: ten thousand classes leave
-// some 50 MiB of garbage a minute, which is about one collection.
+// The heap grows by about collectorSpan between two collections: a small one doubles at most, and a large one grows by at
+// least 10 %. Ten thousand classes leave some 50 MiB of garbage a minute, which is about one collection.
 const (
 	collectorSpan = 80 << 20 // bytes
 	maxGCPercent  = 100

@@ -16,10 +16,9 @@ import (
 	"github.com/forewarm/forewarm/storage/remote"
 )
 
-// readPast reads the demand history of pools from the configured Prometheus at the first start. It stores the history
-// in the telemetry stream, where the pipeline reads it like all telemetry. It reads all before it stores any, because
-// histories must come before the first tick. It returns the sequence from which to read the stream, because older
-// messages are in the history. If not all could be stored, the next start stores all again, and skips these parts.
+// readPast reads the demand history of pools from the configured Prometheus at the first start, all before it stores any
+// in the telemetry stream, because histories must come before the first tick. It returns the sequence from which to read
+// the stream: older messages are in the history. If not all could be stored, the next start stores all again.
 func (d *Daemon) readPast(ctx context.Context) (start uint64, err error) {
 	c, to := &d.cfg.Backfill, time.Now().UTC().Truncate(features.Minute)
 	from := to.AddDate(0, 0, -c.Days)

@@ -168,8 +168,7 @@ func (d *Daemon) resume(ctx context.Context, newest []stream.Record) error {
 	return nil
 }
 
-// diverged logs that another daemon, or this one before a restart, made another decision from the same log. The stored
-// decision is kept.
+// diverged logs a decision that differs from the stored one, of another daemon or of this one before a restart.
 func (d *Daemon) diverged(x stream.Divergence) {
 	d.log.Error("a decision differs from the one in the log, which is kept", zap.String("pool", x.Pool), zap.Time("tick", x.Tick),
 		zap.String("ours", x.Ours), zap.String("version", d.version),

@@ -95,9 +95,8 @@ func (d *Daemon) writeState() (*os.File, error) {
 }
 
 // endSaving notes the result of an attempt, and sets when the next snapshot is due. busy is the time that the attempt
-// took without waiting for other parts. While the daemon is behind, it saves after progress, so that a process that restarts
-// often advances: at first the pause is only as long as the daemon has run, so that one that is killed soon keeps about
-// half of what it read. A failure stops no decision, because the state is still in memory and in the stream.
+// took without waiting for other parts. While the daemon is behind, the first pause is as long as it has run, so that a
+// process that is killed often still advances. A failure stops no decision: memory and the stream have the state.
 func (d *Daemon) endSaving(ended time.Time, busy time.Duration, behind uint64, err error) {
 	d.note(d.failedWrites, "snapshot", err)
 	pause := d.cfg.Storage.SnapshotEvery

@@ -124,9 +124,8 @@ func (s *Scaler) replicas(ref *pb.ScaledObjectRef) (int, error) {
 // errEnded ends a stream whose context has ended: the client closed it, or the daemon stops.
 var errEnded = status.Error(codes.Unavailable, "the stream is closed")
 
-// readTrigger returns the pool and the role in the metadata that KEDA sends with every call. KEDA also sends its own
-// keys, and may add more. A misspelt role would select all roles, so a key that is similar to one of ours is an error.
-// Errors are gRPC statuses that name the key.
+// readTrigger returns the pool and the role in the metadata of a call, where KEDA has keys of its own, too. A misspelt role
+// would select all roles, so a key that is similar to one of ours is an error. Errors are gRPC statuses that name the key.
 func readTrigger(ref *pb.ScaledObjectRef) (pool, role string, err error) {
 	role = server.RoleAll
 	metadata := ref.GetScalerMetadata()

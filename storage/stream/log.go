@@ -124,7 +124,6 @@ type Log struct {
 	bytes    int
 	failing  error // error of the last attempt to store the oldest batch
 	counters Counters
-	added    uint64 // ticks
 	ended    uint64 // ticks that are stored or lost
 
 	// Owned by the goroutine of Run.
@@ -225,7 +224,6 @@ func (l *Log) push(b *batch) {
 	}
 	l.queue = append(l.queue, b)
 	l.bytes += b.bytes
-	l.added++
 	l.changed.Broadcast()
 }
 
@@ -233,7 +231,7 @@ func (l *Log) push(b *batch) {
 func (l *Log) Added() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.added
+	return l.ended + uint64(len(l.queue))
 }
 
 // Await waits until each of the first n ticks is stored, or dropped from a full queue. It fails if ctx ends, or while

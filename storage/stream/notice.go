@@ -91,7 +91,7 @@ func (l *Log) lastNotice(ctx context.Context, subject string) (n alerting.Notice
 	return n, m.Sequence, nil
 }
 
-// Queue delivers the log's notices to one sink, in order; twins share it. It is for one goroutine.
+// Queue delivers the log's notices to one sink, in order; daemons on one log share it. It is for one goroutine.
 type Queue struct {
 	log       *Log
 	delivered jetstream.KeyValue
