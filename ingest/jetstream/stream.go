@@ -121,7 +121,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, c Config) (s Stores, er
 // madeBy marks the streams that Forewarm made, which alone it may change.
 const madeBy = "forewarm_made"
 
-// ensure makes the stream that want describes, or sets its limits. Another owner's stream with these subjects is not changed.
+// ensure makes the stream that want describes, or sets its limits. It does not change the stream of another owner that
+// has these subjects.
 func ensure(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	want.Replicas = c.Stream.Replicas
 	want.Storage, want.Retention, want.Discard = jetstream.FileStorage, jetstream.LimitsPolicy, jetstream.DiscardOld
