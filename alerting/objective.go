@@ -68,8 +68,10 @@ const (
 func (p *draft) updateBreach() {
 	b := *cmp.Or(p.st.Breach, &Breach{})
 	calm := !b.TTFT && !b.ITL
-	ttft, ttftKnown := p.objective(LatencyTTFT, func(x *Signal) float64 { return x.TTFT }, p.in.Pool.Config.SLO.TTFT, b.TTFT)
-	itl, itlKnown := p.objective(LatencyITL, func(x *Signal) float64 { return x.ITL }, p.in.Pool.Config.SLO.ITL, b.ITL)
+	ttftOf := func(l *features.Latency) float64 { return l.TTFT }
+	itlOf := func(l *features.Latency) float64 { return l.ITL }
+	ttft, ttftKnown := p.objective(LatencyTTFT, ttftOf, p.in.Pool.Config.SLO.TTFT, b.TTFT)
+	itl, itlKnown := p.objective(LatencyITL, itlOf, p.in.Pool.Config.SLO.ITL, b.ITL)
 	held := p.st.Breach != nil && p.Tick.Sub(b.Until) < reliefHold
 	if held && (b.TTFT && !ttftKnown || b.ITL && !itlKnown) { // nothing new is known of the breach
 		p.Breach = &b
@@ -102,7 +104,9 @@ func (p *draft) updateBreach() {
 
 // objective returns a latency divided by its objective, or 0 if it is within. was is whether it was over its objective
 // before. known is false if there is no objective, or if too few of the newest minutes have latencies.
-func (p *draft) objective(name string, of func(*Signal) float64, stated time.Duration, was bool) (excess float64, known bool) {
+func (p *draft) objective(
+	name string, of func(*features.Latency) float64, stated time.Duration, was bool,
+) (excess float64, known bool) {
 	var recent []float64
 	reports := 0.
 	s := p.in.Signals
@@ -203,32 +207,18 @@ func (b *conditions) latency() {
 	b.add(LatencyObjective, "", w).Severity = severity
 }
 
-// Signal is the latencies of a pool in one minute. NaN is unknown.
-type Signal struct {
-	_ struct{} `cbor:",toarray"`
+// Signals are the latencies of the newest latestMinutes of a pool, oldest first.
+type Signals []features.Latency
 
-	Minute    int64   // since 1970
-	Reports   float64 // number of requests behind the latencies
-	TTFT, ITL float64 // 90th percentiles of time to first token and time per output token of its requests, seconds
-}
-
-// Signals are the newest latestMinutes of a pool, oldest first.
-type Signals []Signal
-
-// Add appends the minute before t, and updates earlier minutes with requests reported since. Slow requests report late,
-// so the first latencies of a minute miss them. s is not changed.
-func (s Signals) Add(t time.Time, windows []features.Window, pool string) Signals {
-	unknown := math.NaN()
-	s = append(slices.Clone(s[max(0, len(s)+1-latestMinutes):]), Signal{Minute: t.Unix()/60 - 1, TTFT: unknown, ITL: unknown})
-	for _, l := range features.Latencies(windows, pool) {
-		for i := range s {
-			// Classes are updated at different times. The version with more requests is more complete.
-			if x := &s[i]; x.Minute == l.Start.Unix()/60 && l.Reports >= x.Reports {
-				x.Reports, x.TTFT, x.ITL = l.Reports, l.TTFT, l.ITL
-			}
-		}
+// Add replaces the minutes from the first open one on. Slow requests report late, so the first latencies of a minute
+// miss them. s is not changed.
+func (s Signals) Add(open []features.Latency) Signals {
+	n := 0
+	for n < len(s) && s[n].Minute < open[0].Minute {
+		n++
 	}
-	return s
+	all := slices.Concat(s[:n], open)
+	return all[max(0, len(all)-latestMinutes):]
 }
 
 // latency is s seconds, for people.

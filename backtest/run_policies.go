@@ -167,7 +167,8 @@ func (v *variant) decide(tick *pipeline.Output, x *pipeline.PoolOutput, f *forec
 	window := forecaster.LeadTime(&pool.Warmup) + v.cfg.Hold
 	own := alerting.Serving{Pool: &pool, Trusted: &x.Trusted, Role: capacity.DecodeRole}
 	projection := forecaster.Project(f, own, &pool.Warmup, supply, pool.Reserves.Failure, window, x.Calibrator)
-	v.signals = v.signals.Add(t, tick.Windows, v.pool.Name)
+	i := slices.IndexFunc(tick.Minutes, func(m features.PoolMinute) bool { return m.Pool == v.pool.Name })
+	v.signals = v.signals.Add(tick.Minutes[i].Latencies)
 	in := alerting.Input{
 		Projection: projection, Forecast: f, Pool: pool, Minute: minute, Sequence: tick.Sequence, Signals: v.signals, Limits: x.Limits,
 	}

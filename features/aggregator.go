@@ -158,6 +158,9 @@ func (a *Aggregator) AddSum(s *ingest.Sum) ingest.Reason {
 	add(s.PromptTokens, ReportsPrompt, &w.PromptTokens)
 	add(cached, ReportsCached, &w.CachedTokens)
 	add(s.OutputTokens, ReportsOutput, &w.OutputTokens)
+	if s.OutputTokens >= 0 {
+		p.Coverage.at(minute).Served.Output += s.OutputTokens
+	}
 	if cached >= 0 {
 		w.PromptOfCachedKnown += s.PromptTokens
 	}

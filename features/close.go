@@ -48,7 +48,8 @@ func (a *Aggregator) Close(t time.Time) ([]Window, []PoolMinute) {
 		a.minutes = append(a.minutes, PoolMinute{
 			Pool: p.Name, Start: startOf(a.Open), Covered: a.covered(p, a.Open), QueueGrowing: a.growing(p, a.Open),
 			KVRatio: p.Sharing.ratio(p.Expected.Cached.of()), State: states[i],
-			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p), Steady: a.steady(p),
+			LastEvent: p.LastEvent.time(), Attempts: a.attempts(p), Steady: a.steady(p), Latencies: a.latencies(p),
+			Settled: startOf(a.oldest()), Served: &p.Coverage.at(a.oldest()).Served,
 		})
 	}
 	a.advance(next)
@@ -89,6 +90,14 @@ func (a *Aggregator) collect(m int64) {
 			p.Sharing.learn(&held, float64(cov.Queue.Turned), &cov.Use)
 		}
 	}
+}
+
+// latencies has each minute of the open span that has begun.
+func (a *Aggregator) latencies(p *pool) (out []Latency) {
+	for m := a.oldest(); m <= a.Open; m++ {
+		out = append(out, p.Coverage.at(m).Served.latency(m))
+	}
+	return out
 }
 
 // Unsettled returns the closed minutes that can still change, with the nowcasts of the last Close and without rankings.

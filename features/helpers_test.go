@@ -116,7 +116,7 @@ func (h *history) closeUntil(t reporter, a *Aggregator, from, n int) {
 
 // detached is a copy of w that shares nothing with its Aggregator.
 func detached(w Window) Window {
-	for _, s := range [...]*sketch.Quantile{&w.Prompt, &w.Output, &w.TTFT, &w.ITL} {
+	for _, s := range [...]*sketch.Quantile{&w.Prompt, &w.Output} {
 		var c sketch.Quantile
 		c.Merge(s)
 		*s = c

@@ -174,6 +174,11 @@ type PoolMinute struct {
 	LastEvent time.Time
 	// Steady is the number of replicas that were ready throughout the minute that settles now; 0 if unknown or changed.
 	Steady int
+	// Settled is the start of the minute that settles now, and Served the service in it.
+	Settled time.Time
+	Served  *Served
+	// Latencies are those of the open minutes, oldest first.
+	Latencies []Latency
 	// Attempts has the open minutes, oldest first; nil without recent retries.
 	Attempts []Attempts
 	// Faults are those of the pool's producers. See [Producers].

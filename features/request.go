@@ -3,7 +3,6 @@ package features
 import (
 	"time"
 
-	"github.com/forewarm/forewarm/features/sketch"
 	"github.com/forewarm/forewarm/ingest"
 )
 
@@ -163,25 +162,12 @@ func (a *Aggregator) countEnd(c *class, w *bucket, e *delta) (tokens float64) {
 
 // serve counts the service of an attempt and returns its generated tokens.
 func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens float64) {
-	measureDelay(&w.TTFT, e.arrived, e.first, 1)
-	if e.arrived != never && e.started >= e.arrived {
-		w.QueueKnown++
-		w.QueueSeconds += e.arrived.secondsTo(e.started)
-	}
-	measureDelay(&w.ITL, e.first, e.finished, e.output-1)
-	from := e.started
-	if from == never {
-		from = e.arrived
-	}
-	if e.prompt >= 0 && from != never && e.first >= from {
-		w.Prefills.Add(e.uncached(), from.secondsTo(e.first))
-	}
-
 	service := c.pool.service
 	l, timed := e.life(service)
 	if !timed && l.contradictory {
 		a.Count.BadTimes++
 	}
+	c.pool.Coverage.at(max(e.minute, a.oldest())).Served.add(e, &l, timed)
 	if e.output < 0 {
 		return 0
 	}
@@ -212,14 +198,6 @@ func (a *Aggregator) serve(c *class, w *bucket, e *delta, to demandKind) (tokens
 	w.KVModelled += area
 	to.throughput(&w.Window, 0, area)
 	return output
-}
-
-// measureDelay counts the time between two instants divided by n. It ignores instants that are missing or in the wrong
-// order.
-func measureDelay(shape *sketch.Quantile, from, to unixTime, n int64) {
-	if from != never && to >= from && n >= 1 {
-		shape.Add(from.secondsTo(to) / float64(n))
-	}
 }
 
 // delta is what a record of a request changes in its class.

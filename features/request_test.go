@@ -115,23 +115,17 @@ func TestShapes(t *testing.T) {
 	for name, s := range map[string]struct {
 		s           sketch.Quantile
 		count, mean float64
-	}{
-		"prompt": {w.Prompt, 3, 800. / 3}, "output": {w.Output, 3, 13. / 3},
-		"ttft": {w.TTFT, 1, 3}, "itl": {w.ITL, 1, .2},
-	} {
+	}{"prompt": {w.Prompt, 3, 800. / 3}, "output": {w.Output, 3, 13. / 3}} {
 		if s.s.Count() != s.count || s.s.Mean() < s.mean*.999 || s.s.Mean() > s.mean*1.001 {
 			t.Errorf("%s: %v values of mean %v, want %v of %v", name, s.s.Count(), s.s.Mean(), s.count, s.mean)
 		}
-	}
-	if w.QueueKnown != 1 || w.QueueSeconds != 2 {
-		t.Errorf("%v requests waited %v s, want 1 and 2 s", w.QueueKnown, w.QueueSeconds)
 	}
 	if w.PromptOfCachedKnown != 400 {
 		t.Errorf("the prompt tokens of requests whose cached tokens are known are %v, want 400", w.PromptOfCachedKnown)
 	}
 	mustAdd(t, a, changed(request("c", 61), tokens(ingest.Unknown, 5, ingest.Unknown)))
 	got, _ = a.Close(at(120))
-	if w := got[len(got)-1]; w.Prompt.Count()+w.TTFT.Count() != 0 || w.Known&(ReportsCached|ReportsPrompt) != 0 {
+	if w := got[len(got)-1]; w.Prompt.Count() != 0 || w.Known&(ReportsCached|ReportsPrompt) != 0 {
 		t.Errorf("a request that reports nothing: %+v", w)
 	}
 }

@@ -29,11 +29,12 @@ type pool struct {
 	classes []*class // ordered by name
 }
 
-// coverage is the evidence of telemetry and of a queue of a pool in one minute.
+// coverage is what a pool has of one minute: the evidence of telemetry and of a queue, and the service of all classes.
 type coverage struct {
 	Evidence bool          `cbor:"1,keyasint,omitempty"` // a record has this minute
 	Queue    queuePressure `cbor:"2,keyasint,omitempty"`
 	Use      engineUse     `cbor:"3,keyasint,omitempty"`
+	Served   Served        `cbor:"7,keyasint,omitzero"`
 	// Covered and Censored of the windows that were returned last.
 	Returned bool `cbor:"4,keyasint,omitempty"`
 	Censored bool `cbor:"5,keyasint,omitempty"`
@@ -65,9 +66,9 @@ func (c *class) reports(w *bucket, what Reports) {
 
 // bucket is the accumulating window of one minute.
 type bucket struct {
-	Window `cbor:"1,keyasint"`
-	Pace   pace `cbor:"2,keyasint"`
 	Dirty  bool `cbor:"3,keyasint,omitempty"` // changed since it was last returned
+	Pace   pace `cbor:"2,keyasint"`
+	Window `cbor:"1,keyasint"`
 }
 
 func (a *Aggregator) pool(name string) *pool {

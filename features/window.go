@@ -72,6 +72,7 @@ type Window struct {
 	Requests float64 `cbor:"8,keyasint,omitempty"` // calls: first attempts, and later ones of calls that were not seen before
 	Retries  float64 `cbor:"9,keyasint,omitempty"` // attempts > 1 of calls that were counted before
 
+	Served  float64 `cbor:"50,keyasint,omitempty"` // attempts that finished
 	KVKnown float64 `cbor:"16,keyasint,omitempty"` // records with a known KV occupancy
 
 	PromptTokens float64 `cbor:"17,keyasint,omitempty"`
@@ -87,18 +88,8 @@ type Window struct {
 	// KVModelled is the area of requests without times, by Little's law, counted in the minute of arrival.
 	KVModelled float64 `cbor:"23,keyasint,omitempty"`
 
-	// Prefills are of attempts with a known time to the first token. The prefill rate is learned from them.
-	Prefills Prefills `cbor:"52,keyasint"`
-
-	// Shapes: tokens of prompt and output, and two delays in seconds: arrival to first token, one output token to the
-	// next.
-	Prompt sketch.Quantile `cbor:"26,keyasint,omitzero"`
-	Output sketch.Quantile `cbor:"27,keyasint,omitzero"`
-	TTFT   sketch.Quantile `cbor:"29,keyasint,omitzero"`
-	ITL    sketch.Quantile `cbor:"30,keyasint,omitzero"`
-	// QueueSeconds are the seconds from arrival to leaving the queue, of the QueueKnown requests that report both.
-	QueueSeconds float64 `cbor:"31,keyasint,omitempty"`
-	QueueKnown   float64 `cbor:"57,keyasint,omitempty"`
+	Prompt sketch.Quantile `cbor:"26,keyasint,omitzero"` // tokens of a call
+	Output sketch.Quantile `cbor:"27,keyasint,omitzero"` // tokens of a finished attempt
 
 	// The work of engines for Retries: prompt tokens computed, tokens generated (part of OutputTokens) and
 	// token-seconds held (part of KVTokenSeconds and KVModelled). It is load, but no demand: see Attempts.
@@ -122,9 +113,7 @@ type Window struct {
 	// requests away. Then throughput is no measure of demand.
 	Censored bool `cbor:"48,keyasint,omitempty"`
 
-	// Served counts the attempts that finished. Wasted counts the prompt tokens computed and the tokens generated for
-	// attempts that did not.
-	Served       float64 `cbor:"50,keyasint,omitempty"`
+	// Prompt tokens computed and tokens generated for attempts that did not finish.
 	PromptWasted float64 `cbor:"51,keyasint,omitempty"`
 	OutputWasted float64 `cbor:"56,keyasint,omitempty"`
 
@@ -150,27 +139,6 @@ const (
 // without records and the class reports the value.
 func (w *Window) knows(what Reports) bool {
 	return w.Covered && (w.Known&what != 0 || w.Records == 0 && w.Reports&what != 0)
-}
-
-// Prefills are sums over requests for a linear regression of prefill time on tokens: the slope is the rate, the
-// intercept is the overhead.
-type Prefills struct {
-	N            float64 // requests with known prompt and time to the first token
-	Tokens       float64 // Σ prompt tokens that were not cached
-	Seconds      float64 // Σ time to the first token, from leaving the queue where that is known
-	TokensSq     float64 // Σ tokens²
-	TokenSeconds float64 // Σ tokens·seconds
-}
-
-// Add counts one request.
-func (p *Prefills) Add(tokens, seconds float64) {
-	p.Merge(Prefills{1, tokens, seconds, tokens * tokens, tokens * seconds})
-}
-
-// Merge adds o to p.
-func (p *Prefills) Merge(o Prefills) {
-	p.N, p.Tokens, p.Seconds = p.N+o.N, p.Tokens+o.Tokens, p.Seconds+o.Seconds
-	p.TokensSq, p.TokenSeconds = p.TokensSq+o.TokensSq, p.TokenSeconds+o.TokenSeconds
 }
 
 // unixTime is an instant in nanoseconds from the Unix epoch. Computing with it is several times faster than with a
@@ -218,38 +186,3 @@ func startOf(minute int64) time.Time { return time.Unix(minute*int64(seconds), 0
 
 // minutes is d in minutes, rounded up.
 func minutes(d time.Duration) int64 { return int64((d + Minute - 1) / Minute) }
-
-// maxLatencyWindows bounds the classes that a minute's latencies are taken from.
-const maxLatencyWindows = 256
-
-// Latency has 90th percentiles of the reported requests of one minute: time to first token and time per output token in
-// seconds, NaN without data.
-type Latency struct {
-	Start     time.Time
-	Reports   float64 // number of values behind the percentiles
-	TTFT, ITL float64
-}
-
-// Latencies has one entry for each minute of the pool's windows, over its classes, in the order of the windows.
-// O(windows) and a merge of at most 256 windows a minute.
-func Latencies(windows []Window, pool string) (out []Latency) {
-	var ttft, itl sketch.Quantile
-	n := 0
-	for i := range windows {
-		w := &windows[i]
-		if w.Pool != pool || w.TTFT.Count() == 0 && w.ITL.Count() == 0 {
-			continue
-		}
-		if last := len(out) - 1; last < 0 || !out[last].Start.Equal(w.Start) {
-			ttft, itl, n = sketch.Quantile{}, sketch.Quantile{}, 0
-			out = append(out, Latency{Start: w.Start})
-		}
-		if n++; n > maxLatencyWindows {
-			continue
-		}
-		ttft.Merge(&w.TTFT)
-		itl.Merge(&w.ITL)
-		out[len(out)-1] = Latency{w.Start, ttft.Count() + itl.Count(), ttft.Quantile(.9), itl.Quantile(.9)}
-	}
-	return out
-}

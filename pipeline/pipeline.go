@@ -76,13 +76,14 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is the result of one tick. Windows and calibrators are valid until the next tick; the rest does not change any
+// Output is the result of one tick. Windows, minutes and calibrators are valid until the next tick; the rest does not change any
 // more.
 type Output struct {
 	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied
 
-	Windows []features.Window // first counts of the minute before Tick, amended windows, and windows that settled
+	Windows []features.Window     // first counts of the minute before Tick, amended windows, and windows that settled
+	Minutes []features.PoolMinute // the minute before Tick of each known pool, ordered by name
 	// Producers are the known senders of telemetry, ordered by name.
 	Producers []features.ProducerState
 	// The rest is nil on ticks that do not decide.
@@ -406,8 +407,8 @@ func (p *Pipeline) run(last time.Time, decide bool, emit func(*Output)) {
 func (p *Pipeline) tick(t time.Time, decide bool, emit func(*Output)) {
 	p.state.Time.Last = t
 	windows, minutes := p.aggregator.Close(t)
-	out := Output{Tick: t, Sequence: p.state.Sequence, Windows: windows, Producers: p.state.Producers.Tick(t, minutes)}
-	p.updatePools(t, windows, minutes)
+	out := Output{Tick: t, Sequence: p.state.Sequence, Windows: windows, Minutes: minutes, Producers: p.state.Producers.Tick(t, minutes)}
+	p.updatePools(windows, minutes)
 	p.forecaster.Observe(windows, minutes)
 	if decide {
 		p.decide(t, &out)

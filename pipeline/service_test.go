@@ -15,14 +15,19 @@ func TestLimitsOf(t *testing.T) {
 	}
 }
 
+// minuteOfService has requests of 1000 prompt tokens, and outputs at 50 tokens a second.
+func minuteOfService() ([]features.Window, *features.Served) {
+	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
+	s := &features.Served{Output: 6000, Decoded: 6000, DecodeSeconds: 120, PromptSeconds: 24_000}
+	s.Prefills.Add(1000, .5)
+	return []features.Window{w}, s
+}
+
 // TestServiceMinuteOfDisaggregatedPool: if prefill replicas are separate, a service minute has no prefill, because
 // their number is not known. The rest is as in other pools.
 func TestServiceMinuteOfDisaggregatedPool(t *testing.T) {
-	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
-	w.ITL.Add(.02)
-	w.Prefills.Add(1000, .5)
-	windows := []features.Window{w}
-	together, separate := serviceMinute(windows, 2, false), serviceMinute(windows, 2, true)
+	windows, served := minuteOfService()
+	together, separate := serviceMinute(windows, served, 2, false), serviceMinute(windows, served, 2, true)
 	if together.Prefill != 100 || together.Prompts.N != 1 {
 		t.Errorf("replicas that do both: %+v", together)
 	}
@@ -31,13 +36,10 @@ func TestServiceMinuteOfDisaggregatedPool(t *testing.T) {
 	}
 }
 
-// TestContextWithoutStarts: if producers do not report when a request left the queue, its prompt counts from its
-// arrival on, and the context of decoding sequences excludes that time.
-func TestContextWithoutStarts(t *testing.T) {
-	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
-	w.ITL.Add(.02)
-	w.TTFT.Add(2)
-	if got := serviceMinute([]features.Window{w}, 1, false); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
+// TestContextWithoutPrompts: the context of decoding sequences excludes what prompts held before the first token.
+func TestContextWithoutPrompts(t *testing.T) {
+	windows, served := minuteOfService()
+	if got := serviceMinute(windows, served, 1, false); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
 		t.Errorf("a context of %g tokens of %g sequences, want 36,000 token-seconds: prompts held 24,000 of 60,000", got.Context, got.Decoding)
 	}
 }

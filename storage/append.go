@@ -79,6 +79,10 @@ func (s *Store) commit(t int64, out *pipeline.Output) (err error) {
 	for i := range out.Pools {
 		tx.forecasts(out.Pools[i].Forecast.Total)
 	}
+	for i := range out.Minutes {
+		m := &out.Minutes[i]
+		putAll(tx, m.Settled.Add(features.Minute).UnixMilli(), latencyColumns, m.Served, "pool", m.Pool)
+	}
 	tx.windows(out.Windows)
 	for i := range out.Pools {
 		tx.forecasts(out.Pools[i].Forecast.Classes)

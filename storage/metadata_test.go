@@ -15,6 +15,9 @@ func TestSeriesHelpIsComplete(t *testing.T) {
 	for _, x := range shapeColumns {
 		written[x.series] = true
 	}
+	for _, x := range latencyColumns {
+		written[x.series] = true
+	}
 	for _, x := range poolColumns {
 		written[x.series] = true
 	}

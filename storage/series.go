@@ -42,23 +42,27 @@ type column[T any] struct {
 	value  func(T) float64 // NaN is not stored
 }
 
-// shapeColumns are quantiles over the calls of a settled minute. Labels: pool, class, quantile.
+// shapeColumns are quantiles over the calls of a class in a settled minute. Labels: pool, class, quantile.
 var shapeColumns = slices.Concat(
 	shape("prompt_tokens", "Prompt tokens of a call", func(w *features.Window) *sketch.Quantile { return &w.Prompt }),
 	shape("output_tokens", "Output tokens of a call", func(w *features.Window) *sketch.Quantile { return &w.Output }),
-	shape("ttft_seconds", "Time to first token", func(w *features.Window) *sketch.Quantile { return &w.TTFT }),
-	shape("itl_seconds", "Time between output tokens", func(w *features.Window) *sketch.Quantile { return &w.ITL }),
 )
 
-func shape(name, what string, of func(*features.Window) *sketch.Quantile) []column[*features.Window] {
-	level := func(label string, q float64) column[*features.Window] {
-		return column[*features.Window]{
+// latencyColumns are quantiles over the calls of a pool in a settled minute. Labels: pool, quantile.
+var latencyColumns = slices.Concat(
+	shape("ttft_seconds", "Time to first token", func(s *features.Served) *sketch.Quantile { return &s.TTFT }),
+	shape("itl_seconds", "Time between output tokens", func(s *features.Served) *sketch.Quantile { return &s.ITL }),
+)
+
+func shape[T any](name, what string, of func(T) *sketch.Quantile) []column[T] {
+	level := func(label string, q float64) column[T] {
+		return column[T]{
 			series: "forewarm_" + name, label: []string{"quantile", label},
 			help:  what + ", as a quantile over the minute's calls.",
-			value: func(w *features.Window) float64 { return of(w).Quantile(q) },
+			value: func(x T) float64 { return of(x).Quantile(q) },
 		}
 	}
-	return []column[*features.Window]{level("0.5", .5), level("0.95", .95)}
+	return []column[T]{level("0.5", .5), level("0.95", .95)}
 }
 
 // ofRoles is a number of replicas by role; unknown in a pool that is not disaggregated.
@@ -121,6 +125,7 @@ func SeriesHelp() map[string]string {
 		all[d.Series] = d.Help
 	}
 	describe(all, shapeColumns)
+	describe(all, latencyColumns)
 	describe(all, poolColumns)
 	describe(all, resourceColumns)
 	return all
