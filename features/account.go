@@ -10,8 +10,6 @@ import (
 const (
 	// maxRanked is the largest number of names in a Ranking.
 	maxRanked = 10
-	// rankingCounters is the number of counters. The error of a listed weight is at most 1/80 of the class's tokens.
-	rankingCounters = 8 * maxRanked
 	// RankingHalfLife is the time in which half of an account fades.
 	RankingHalfLife = 30 * time.Minute
 )
@@ -57,8 +55,7 @@ type accounts [accountKinds]sketch.TopK
 // add adds the tokens of a record; "" is an unknown name.
 func (all *accounts) add(names *[accountKinds]string, tokens float64) {
 	for kind, name := range names {
-		if a := &all[kind]; tokens > 0 && (name != "" || a.Capacity > 0) {
-			a.Capacity = rankingCounters
+		if a := &all[kind]; name != "" || a.Total > 0 {
 			a.Add(name, tokens)
 		}
 	}

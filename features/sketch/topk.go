@@ -28,27 +28,31 @@ func order(a, b Count) int {
 // negligible is the weight below which a counter is dropped when it fades.
 const negligible = 0.5
 
-// TopK finds the names of largest total weight in a stream with a fixed number of counters: the Space-Saving sketch of
-// Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights.
-//
-// With m counters and total weight W, every name heavier than W/m has a counter, and no counter's Error exceeds W/m.
-// Floor is a tighter bound. Add costs O(m).
-type TopK struct {
-	Capacity int     `cbor:"1,keyasint"` // number of counters, at least 1
-	Floor    float64 `cbor:"2,keyasint"` // upper bound of the weight of names without a counter, and of every Error
-	Total    float64 `cbor:"3,keyasint"` // total weight, also without a name
-	Counts   []Count `cbor:"4,keyasint"` // at most Capacity, in no order
+// Counters is the number of counters of a [TopK].
+const Counters = 80
 
-	tags []byte // of the names in Counts; empty while they must be computed again
+// TopK finds the names of largest total weight in a stream with a fixed number of counters: the Space-Saving sketch of
+// Metwally, Agrawal and El Abbadi 2005, section 3, doi:10.1007/978-3-540-30570-5_27, with weights. The zero value is
+// empty and ready for use.
+//
+// With the total weight W, every name heavier than W/Counters has a counter, and no counter's Error exceeds W/Counters.
+// Floor is a tighter bound. Add costs O(Counters).
+type TopK struct {
+	Floor  float64 `cbor:"2,keyasint"` // upper bound of the weight of names without a counter, and of every Error
+	Total  float64 `cbor:"3,keyasint"` // total weight, also without a name
+	Counts []Count `cbor:"4,keyasint"` // at most Counters, in no order
+
+	tagged int            // number of names in Counts that have a tag
+	tags   [Counters]byte // of their names, in the same order
 }
 
 // tag is one byte of a name's hash. Most comparisons of tags save a comparison of names, and their memory.
 func tag(name string) byte { return byte(xxhash.Sum64String(name)) }
 
-// find returns the position of a name with a tag in Counts; -1 if it is not there.
+// find returns the position of a name with a tag in Counts; -1 if it is not there. All names have tags.
 func (t *TopK) find(name string, tag byte) int {
 	for from := 0; ; from++ {
-		next := bytes.IndexByte(t.tags[from:], tag)
+		next := bytes.IndexByte(t.tags[from:t.tagged], tag)
 		if next < 0 {
 			return -1
 		}
@@ -68,18 +72,16 @@ func (t *TopK) Add(name string, weight float64) {
 	if name == "" {
 		return
 	}
-	if len(t.tags) == 0 {
-		for i := range t.Counts {
-			t.tags = append(t.tags, tag(t.Counts[i].Name))
-		}
+	for ; t.tagged < len(t.Counts); t.tagged++ {
+		t.tags[t.tagged] = tag(t.Counts[t.tagged].Name)
 	}
 	tag := tag(name)
 	if i := t.find(name, tag); i >= 0 {
 		t.Counts[i].Weight += weight
 		return
 	}
-	if len(t.Counts) < t.Capacity {
-		t.Counts, t.tags = append(t.Counts, Count{name, t.Floor + weight, t.Floor}), append(t.tags, tag)
+	if len(t.Counts) < Counters {
+		t.Counts = append(t.Counts, Count{name, t.Floor + weight, t.Floor})
 		return
 	}
 	last := 0 // by order
@@ -93,7 +95,7 @@ func (t *TopK) Add(name string, weight float64) {
 }
 
 // Scale multiplies all weights by a factor in 0..1, to fade old ones. The bounds hold for the scaled weights. Names
-// with a negligible weight are dropped. O(m).
+// with a negligible weight are dropped. O(Counters).
 func (t *TopK) Scale(factor float64) {
 	t.Floor *= factor
 	t.Total *= factor
@@ -108,7 +110,7 @@ func (t *TopK) Scale(factor float64) {
 		kept = append(kept, c)
 	}
 	clear(t.Counts[len(kept):])
-	t.Counts, t.tags = kept, t.tags[:0]
+	t.Counts, t.tagged = kept, 0
 }
 
 // Top lists the n heaviest names, heaviest first, equal ones by name.

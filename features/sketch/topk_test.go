@@ -13,9 +13,9 @@ import (
 
 // stream draws names, some of them much more often than others, with weights.
 func stream(t *rapid.T) (names []string, weights []float64) {
-	n := rapid.IntRange(1, 300).Draw(t, "n")
+	n, most := rapid.IntRange(1, 600).Draw(t, "n"), rapid.IntRange(1, 4*Counters).Draw(t, "most")
 	for range n {
-		names = append(names, fmt.Sprintf("t%d", min(rapid.IntRange(0, 60).Draw(t, "a"), rapid.IntRange(0, 60).Draw(t, "b"))))
+		names = append(names, fmt.Sprintf("t%d", min(rapid.IntRange(0, most).Draw(t, "a"), rapid.IntRange(0, most).Draw(t, "b"))))
 		weights = append(weights, float64(rapid.IntRange(1, 50).Draw(t, "w")))
 	}
 	return names, weights
@@ -48,16 +48,15 @@ func checkBounds(t *rapid.T, s *TopK, exact map[string]float64, bound float64) {
 func TestTopKBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names, weights := stream(t)
-		m := rapid.IntRange(1, 30).Draw(t, "counters")
-		s, exact, total := &TopK{Capacity: m}, map[string]float64{}, 0.0
+		s, exact, total := new(TopK), map[string]float64{}, 0.0
 		for i, name := range names {
 			s.Add(name, weights[i])
 			exact[name] += weights[i]
 			total += weights[i]
 		}
-		checkBounds(t, s, exact, total/float64(m))
-		if len(exact) <= m && s.Floor != 0 {
-			t.Fatalf("%d names fit %d counters, but the floor is %v", len(exact), m, s.Floor)
+		checkBounds(t, s, exact, total/Counters)
+		if len(exact) <= Counters && s.Floor != 0 {
+			t.Fatalf("%d names fit %d counters, but the floor is %v", len(exact), Counters, s.Floor)
 		}
 	})
 }
@@ -65,7 +64,7 @@ func TestTopKBounds(t *testing.T) {
 func TestTopKRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names, weights := stream(t)
-		s := &TopK{Capacity: rapid.IntRange(1, 12).Draw(t, "counters")}
+		s := new(TopK)
 		cut := rapid.IntRange(0, len(names)).Draw(t, "cut")
 		for i, name := range names[:cut] {
 			s.Add(name, weights[i])
@@ -91,13 +90,16 @@ func TestTopKRestore(t *testing.T) {
 // Names of equal weight are in alphabetical order.
 func TestTopKTies(t *testing.T) {
 	for _, names := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
-		s := &TopK{Capacity: 3}
+		s := new(TopK)
+		for i := range Counters - len(names) {
+			s.Add(fmt.Sprint("heavier", i), 9)
+		}
 		for _, name := range names {
 			s.Add(name, 2)
 		}
 		s.Add("d", 1) // replaces c, the last of equal weight
 		want := []Count{{"d", 3, 2}, {"a", 2, 0}, {"b", 2, 0}}
-		if diff := cmp.Diff(want, s.Top(5)); diff != "" {
+		if diff := cmp.Diff(want, s.Top(Counters)[Counters-3:]); diff != "" {
 			t.Errorf("order %v (-want +got):\n%s", names, diff)
 		}
 	}
@@ -105,7 +107,7 @@ func TestTopKTies(t *testing.T) {
 
 // Weight without a name counts in the total only.
 func TestTopKWithoutName(t *testing.T) {
-	s := &TopK{Capacity: 2}
+	s := new(TopK)
 	s.Add("a", 3)
 	s.Add("", 7)
 	if s.Total != 10 || len(s.Counts) != 1 {
@@ -115,7 +117,7 @@ func TestTopKWithoutName(t *testing.T) {
 
 // Weights can be scaled down any number of times, also beyond the range of float64.
 func TestTopKScale(t *testing.T) {
-	s, want := &TopK{Capacity: 20}, 0.0
+	s, want := new(TopK), 0.0
 	for i := range 12 {
 		s.Add(fmt.Sprintf("old%d", i), 1e6)
 	}
@@ -135,7 +137,7 @@ func TestTopKScale(t *testing.T) {
 
 // Weights that are not positive and finite are ignored.
 func TestTopKInvalidWeights(t *testing.T) {
-	s := &TopK{Capacity: 2}
+	s := new(TopK)
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		s.Add("a", w)
 	}
@@ -145,7 +147,7 @@ func TestTopKInvalidWeights(t *testing.T) {
 }
 
 func BenchmarkTopKAdd(b *testing.B) {
-	s := &TopK{Capacity: 80}
+	s := new(TopK)
 	names := make([]string, 500)
 	for i := range names {
 		names[i] = fmt.Sprintf("tenant-%d", i)
