@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -86,7 +85,7 @@ func (s *Server) Handler() http.Handler {
 		s.Foreign.Add(1)
 		http.Error(w, why, http.StatusForbidden)
 	}
-	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, s.requireProxy(mux), refuse))
+	return securityHeaders(httpguard.Guard(s.cfg.Listen, s.cfg.Hosts, mux, refuse))
 }
 
 // checkQuery refuses a request with a parameter that is not one of the names, such as a misspelt one.
@@ -106,29 +105,6 @@ func checkQuery(names []string, next http.Handler) http.Handler {
 				WriteProblem(w, Problemf(http.StatusBadRequest, "unknown parameter %q: %s", name, help))
 				return
 			}
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// requireProxy accepts only requests that the configured proxy has authenticated; all requests without a proxy.
-// /healthz is always open.
-func (s *Server) requireProxy(next http.Handler) http.Handler {
-	if s.cfg.Proxy.UserHeader == "" {
-		return next
-	}
-	from, _ := s.cfg.Proxy.prefixes() // the configuration was checked
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		trusted := err == nil && slices.ContainsFunc(from, func(p netip.Prefix) bool { return p.Contains(peer.Addr().Unmap()) })
-		switch {
-		case r.URL.Path == "/healthz":
-		case !trusted:
-			WriteProblem(w, Problemf(http.StatusForbidden, "%s is not in server.proxy.from: ask through the proxy", r.RemoteAddr))
-			return
-		case r.Header.Get(s.cfg.Proxy.UserHeader) == "":
-			WriteProblem(w, Problemf(http.StatusUnauthorized, "the proxy did not say who asks: it must set %s", s.cfg.Proxy.UserHeader))
-			return
 		}
 		next.ServeHTTP(w, r)
 	})
