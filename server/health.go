@@ -76,7 +76,6 @@ func checks(st Status, pools []PoolView, now time.Time) []Check {
 		troubleCheck("scrape", "no target of scrape.jobs fails", st.Scrape),
 		troubleCheck("storage", "written", st.Storage),
 		troubleCheck("sinks", "delivering", st.Sinks),
-		{Name: "peers", OK: true, Detail: st.Peers},
 	}
 }
 

@@ -46,7 +46,6 @@ type Status struct {
 	Restore  string `json:"-"` // what was restored: "snapshot at 1234", "no snapshot: empty state"
 
 	Config  string `json:"-"` // when and why a configuration was not reloaded; "" if the newest one is in use
-	Peers   string `json:"-"` // other daemons on the same log; never empty once the state is restored
 	Storage string `json:"-"` // newest write error; "" if all writes work
 	Sinks   string `json:"-"` // failing sinks and why; "" if none
 	Refused string `json:"-"` // recently refused telemetry: producer, reason and fix; "" if none

@@ -88,7 +88,6 @@ func (d *Daemon) load(ctx context.Context) (*stream.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.showPeers(all)
 	// Read the stream now: a twin may have saved a newer state since this daemon connected.
 	telemetry, err := d.js.Stream(ctx, d.stream.Load().Config.Name)
 	if err != nil {

@@ -2,21 +2,16 @@ package daemon
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage/stream"
 )
@@ -144,25 +139,5 @@ func (d *Daemon) storeState(state io.Reader, sequence uint64, decided uint64) (t
 	}
 	d.saver.sequence = sequence
 	d.setStatus(func(*server.Status) { d.savedBytes = float64(x.Bytes) })
-	if all, err := d.states.List(ctx); err == nil {
-		d.showPeers(all)
-	}
 	return time.Since(uploading), err
-}
-
-// showPeers publishes which other daemons have snapshots, with version and time. The list begins with the most advanced.
-func (d *Daemon) showPeers(all []stream.State) {
-	var peers []string
-	shown := map[string]bool{d.instance: true}
-	for _, x := range all {
-		if name := x.Instance(); !shown[name] {
-			shown[name] = true
-			peers = append(peers, fmt.Sprintf("%s (version %s, saved its state at %s)",
-				value.Printable(name), value.Printable(x.Version), x.At.UTC().Format(time.RFC3339)))
-		}
-	}
-	slices.Sort(peers)
-	d.setStatus(func(s *server.Status) {
-		s.Peers = cmp.Or(strings.Join(peers, ", "), "no other daemon has saved a state to this log")
-	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,9 +32,6 @@ type States struct {
 	bucket   jetstream.ObjectStore
 	instance string
 }
-
-// Instance is the daemon that stored the snapshot.
-func (x *State) Instance() string { return path.Base(path.Dir(x.Name)) }
 
 // NewStates returns a daemon's snapshots in a bucket.
 func NewStates(bucket jetstream.ObjectStore, instance string) *States {
