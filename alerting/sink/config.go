@@ -19,9 +19,7 @@ type Deps struct {
 	NATS   Publisher // nil leaves the NATS sink out
 	Prefix string    // of the subjects of events and alerts
 	// Page renders a report as md, json or html.
-	Page      func(ctx context.Context, r *alerting.Report, format string) ([]byte, error)
-	ReportDir string                               // for reports; "" for none
-	WriteFile func(path string, data []byte) error // atomic and durable; for reports
+	Page func(ctx context.Context, r *alerting.Report, format string) ([]byte, error)
 }
 
 // Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
@@ -48,9 +46,6 @@ func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 		}
 		s.page = deps.Page
 		sinks = append(sinks, s)
-	}
-	if deps.ReportDir != "" {
-		sinks = append(sinks, &folder{deps})
 	}
 	return sinks, nil
 }

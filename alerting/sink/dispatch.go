@@ -20,7 +20,7 @@ type pace struct {
 
 // Bounds of delivery.
 const (
-	lastAttempt   = time.Second     // how long a running attempt may still take when the process ends
+	lastAttempt   = time.Second / 2 // how long a running attempt may still take when the process ends
 	maxQueueRetry = 5 * time.Second // pause before a failed read of a queue is retried
 	maxRetryAfter = time.Hour       // pause that a consumer may ask for
 	maxOwn        = 256             // the daemon's own notices
@@ -108,30 +108,19 @@ func (d *Dispatcher) Stats() []alerting.SinkStats {
 	return out
 }
 
-// Run delivers until ctx is done. Undelivered notices stay in the log, for another daemon or the next start. Run
-// returns an error if a sink ignores its context.
+// Run delivers until ctx is done. Undelivered notices stay in the log, for another daemon or the next start.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	finished := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAttempt, stop) })()
 	var lanes sync.WaitGroup
 	for _, l := range d.lanes {
 		for _, q := range l.queues {
 			lanes.Go(func() { l.run(ctx, sending, q) })
 		}
 	}
-	go func() {
-		lanes.Wait()
-		close(finished)
-	}()
-	<-ctx.Done()
-	defer time.AfterFunc(lastAttempt/2, stop).Stop()
-	select {
-	case <-finished:
-		return nil
-	case <-time.After(lastAttempt):
-		return errors.New("a sink does not stop")
-	}
+	lanes.Wait()
+	return nil
 }
 
 // lane is the delivery to one sink.

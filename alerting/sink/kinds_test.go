@@ -26,8 +26,7 @@ type kind struct {
 
 // kinds are all sinks, by the first part of their names.
 var kinds = map[string]kind{
-	"nats":   {open: func(_ *testing.T, _ string, stream Publisher) alerting.Sink { return NewNATS(stream, "fw") }},
-	"report": {open: func(*testing.T, string, Publisher) alerting.Sink { return &folder{} }},
+	"nats": {open: func(_ *testing.T, _ string, stream Publisher) alerting.Sink { return NewNATS(stream, "fw") }},
 	"alertmanager": {
 		open: func(t *testing.T, url string, _ Publisher) alerting.Sink {
 			return newPeer(t, AlertmanagerConfig{URLs: []string{url}})
@@ -54,7 +53,7 @@ var kinds = map[string]kind{
 // TestKinds: kinds has all sinks. The literals without field names do not compile if the configuration has a sink more.
 func TestKinds(t *testing.T) {
 	config := Config{AlertmanagerConfig{URLs: []string{"http://localhost:9093"}}, []WebhookConfig{{Name: "ops", URL: "https://example.org", SecretFile: "keys"}}}
-	sinks, err := Open(config, Deps{&bodies{}, "fw", nil, "reports", nil})
+	sinks, err := Open(config, Deps{&bodies{}, "fw", nil})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,13 +67,13 @@ func TestReportWebhook(t *testing.T) {
 	}
 }
 
-// TestReportsDoNotDelayAlerts: a full disk does not delay the webhook of an alert.
+// TestReportsDoNotDelayAlerts: a report that cannot be made does not delay the webhook of an alert.
 func TestReportsDoNotDelayAlerts(t *testing.T) {
 	alerts := make(chan struct{}, 1)
 	hook := consumer(t, testKey, func(string, []byte) { alerts <- struct{}{} })
 	full := errors.New("no space left on device")
-	sinks := must(Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey)}}},
-		Deps{ReportDir: "reports", Page: pageOf(nil), WriteFile: func(string, []byte) error { return full }}))
+	sinks := must(Open(Config{Webhooks: []WebhookConfig{{Name: "ops", URL: hook.URL, SecretFile: keyFile(t, testKey), Send: []string{"alerts", "reports"}}}},
+		Deps{Page: func(context.Context, *alerting.Report, string) ([]byte, error) { return nil, full }}))
 	failed := make(chan error, 8)
 	log := newMemoryLog()
 	d := NewDispatcher(sinks, log.open, func(_ string, _ alerting.Notice, _ int, err error) { failed <- err })

@@ -29,6 +29,9 @@ type WebhookConfig struct {
 	SecretFile string `yaml:"secret_file"` // keys that sign, one a line; read at each attempt, so that they can rotate
 }
 
+// maxEmbedded bounds the report in an event, in bytes; the event leaves out a larger one.
+const maxEmbedded = 1 << 20
+
 // The kinds of notices for webhooks.
 const (
 	sendAlerts   = "alerts"

@@ -75,12 +75,11 @@ func (d *Daemon) openStorage(context.Context) (err error) {
 }
 
 func (d *Daemon) openSinks(context.Context) error {
-	deps := sink.Deps{NATS: d.js, Prefix: d.cfg.NATS.Prefix, Page: d.reportPage, WriteFile: storage.WriteFile}
+	deps := sink.Deps{NATS: d.js, Prefix: d.cfg.NATS.Prefix, Page: d.reportPage}
 	if d.cfg.Report.Schedule != "" {
 		if err := d.openReporter(); err != nil {
 			return ConfigError{err}
 		}
-		deps.ReportDir = d.cfg.ReportDir()
 	}
 	sinks, err := sink.Open(d.cfg.Sinks, deps)
 	if err != nil {
@@ -88,12 +87,7 @@ func (d *Daemon) openSinks(context.Context) error {
 	}
 	open := func(name string, reports bool) sink.Queue { return d.decisions.Queue(d.delivered, name, reports) }
 	d.dispatcher = sink.NewDispatcher(sinks, open, d.undelivered)
-	d.outputs = append(d.outputs, d.decisions.Run, func(ctx context.Context) error {
-		if err := d.dispatcher.Run(ctx); err != nil { // the log keeps what was not delivered
-			d.log.Warn("delivery", zap.Error(err))
-		}
-		return nil
-	})
+	d.outputs = append(d.outputs, d.decisions.Run, d.dispatcher.Run)
 	return nil
 }
 

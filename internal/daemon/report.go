@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,7 +35,7 @@ type reporter struct {
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
 	reconcile    func(ctx context.Context, n *alerting.Report) (*report.Report, error)
-	store        func(ctx context.Context, n alerting.Notice) error // stores the notice in the log
+	store        func(ctx context.Context, n alerting.Notice) error // stores the files, and the notice in the log
 	note         func(err error)                                    // of an attempt; nil if it succeeded
 	log          *zap.Logger
 
@@ -109,7 +110,7 @@ func (d *Daemon) openReporter() error {
 		schedule: schedule, settle: d.cfg.Features.Revise + features.Minute, log: d.log,
 		instance: fmt.Sprintf("%s %d", d.stream.Load().Config.Name, d.stream.Load().Created.UnixNano()),
 		clock:    d.reportClock, lastReported: d.reported, reconcile: d.reconcile,
-		store: d.decisions.AddNotice, note: func(err error) { d.note(d.failedWrites, "report", err) },
+		store: d.storeReport, note: func(err error) { d.note(d.failedWrites, "report", err) },
 	}
 	d.sources = append(d.sources, d.reporter.Run)
 	return nil
@@ -141,6 +142,20 @@ func (d *Daemon) reportPage(ctx context.Context, n *alerting.Report, format stri
 		return nil, err
 	}
 	return report.Render(r, format)
+}
+
+// storeReport writes the files of a report, and then its notice to the log: until that is there, a report is made again.
+func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice) error {
+	for _, format := range []string{"md", "json", "html"} {
+		page, err := d.reportPage(ctx, n.Report, format)
+		if err == nil {
+			err = storage.WriteFile(filepath.Join(d.cfg.ReportDir(), n.Report.Name+"."+format), page)
+		}
+		if err != nil {
+			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", d.cfg.ReportDir(), err)
+		}
+	}
+	return d.decisions.AddNotice(ctx, n)
 }
 
 // reportClock is the time of the newest tick; zero before the first. On the wall clock it is at most reportMaxWait behind.
