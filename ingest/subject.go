@@ -3,7 +3,6 @@ package ingest
 import (
 	"fmt"
 	"regexp"
-	"strings"
 )
 
 // The subjects of Forewarm below its prefix ("forewarm" unless configured), with the names that follow. Names are
@@ -38,8 +37,16 @@ func EscapeToken(name string) string {
 	case "_":
 		return "%5F"
 	}
-	return special.ReplaceAllStringFunc(name, func(c string) string {
-		return "%" + strings.ReplaceAll(fmt.Sprintf("% X", c), " ", "%")
+	return Escape(name, special, "%%%02X")
+}
+
+// Escape writes each byte of what is special in a text in a format.
+func Escape(text string, special *regexp.Regexp, format string) string {
+	return special.ReplaceAllStringFunc(text, func(c string) (out string) {
+		for _, b := range []byte(c) {
+			out += fmt.Sprintf(format, b)
+		}
+		return out
 	})
 }
 

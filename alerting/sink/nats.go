@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -74,14 +74,6 @@ func (s *NATS) message(n alerting.Notice) (*nats.Msg, error) {
 }
 
 // headerValue percent-encodes space, ", % and all characters that are not printable ASCII.
-func headerValue(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c == '"' || c == '%' || c >= 0x7f {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
+func headerValue(s string) string { return ingest.Escape(s, notHeader, "%%%02X") }
+
+var notHeader = regexp.MustCompile(`[^!-~]|["%]`)

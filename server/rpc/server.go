@@ -24,7 +24,6 @@ const (
 	maxCalls          = 256 // concurrent calls and streams; further ones are refused
 	maxHeaderBytes    = 16 << 10
 	connectionTimeout = 10 * time.Second
-	callTimeout       = 10 * time.Second // of a call with one answer
 	grace             = time.Second
 
 	// Autoscalers ping idle connections, some each ten seconds.
@@ -90,9 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
-	err = s.admit(info.FullMethod, func() error {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
+	err = s.admit(info.FullMethod, func() (err error) {
 		answer, err = handle(ctx, request)
 		return err
 	})

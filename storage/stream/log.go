@@ -15,6 +15,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/fxamacker/cbor/v2"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -44,19 +45,6 @@ const (
 const (
 	headerFrom    = "Forewarm-Instance"
 	headerVersion = "Forewarm-Version"
-)
-
-// Headers of a message in an atomic batch (ADR-50 of nats-architecture-and-design).
-const (
-	headerBatch         = "Nats-Batch-Id"
-	headerBatchSequence = "Nats-Batch-Sequence"
-	headerBatchCommit   = "Nats-Batch-Commit"
-)
-
-// Error codes of the server if another writer was first.
-const (
-	wrongLastSequence         = 10071
-	wrongLastSequenceConstant = 10164
 )
 
 var encoding = func() cbor.EncMode {
@@ -356,12 +344,15 @@ func (l *Log) store(ctx context.Context, b *batch) error {
 			}
 		}
 		refused, ok := errors.AsType[*jetstream.APIError](err)
-		overtaken := ok && (refused.ErrorCode == wrongLastSequence || refused.ErrorCode == wrongLastSequenceConstant)
+		overtaken := ok && slices.Contains(wrongLast, server.ErrorIdentifier(refused.ErrorCode))
 		if !overtaken || attempt > 2 {
 			return err
 		}
 	}
 }
+
+// wrongLast are the errors of the server if another writer was first.
+var wrongLast = []server.ErrorIdentifier{server.JSStreamWrongLastSequenceErrF, server.JSStreamWrongLastSequenceConstantErr}
 
 // compare returns the entries that the log does not have, in the order of writing. Notices without a decision are in the
 // log if it has any decision of the tick, because they are written before.
@@ -490,7 +481,7 @@ func (l *Log) write(ctx context.Context, tick time.Time, entries []*entry) error
 	return nil
 }
 
-// commit stores all messages or none, and returns the last sequence.
+// commit stores all messages or none, and returns the last sequence (ADR-50 of nats-architecture-and-design).
 func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
 	conn, id := l.js.Conn(), nuid.Next()
 	if !conn.IsConnected() {
@@ -498,19 +489,19 @@ func (l *Log) commit(ctx context.Context, messages []*nats.Msg) (last uint64, er
 	}
 	final := len(messages) - 1
 	for i, m := range messages {
-		m.Header.Del(headerBatchCommit) // of an earlier attempt, with other messages
-		m.Header.Del(headerBatchSequence)
-		m.Header.Del(headerBatch)
+		m.Header.Del(server.JSBatchCommit) // of an earlier attempt, with other messages
+		m.Header.Del(server.JSBatchSeq)
+		m.Header.Del(server.JSBatchId)
 		if final > 0 { // a batch of one would make the server create and sync files
-			m.Header.Set(headerBatch, id)
-			m.Header.Set(headerBatchSequence, strconv.Itoa(i+1))
+			m.Header.Set(server.JSBatchId, id)
+			m.Header.Set(server.JSBatchSeq, strconv.Itoa(i+1))
 		}
 		if i < final {
 			if err := conn.PublishMsg(m); err != nil {
 				return 0, err
 			}
 		} else if final > 0 {
-			m.Header.Set(headerBatchCommit, "1")
+			m.Header.Set(server.JSBatchCommit, "1")
 		}
 	}
 	answer, err := conn.RequestMsgWithContext(ctx, messages[final])

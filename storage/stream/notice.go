@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -114,18 +114,9 @@ func (l *Log) Queue(delivered jetstream.KeyValue, sink string, reports bool) *Qu
 }
 
 // token converts a name to letters, digits, dashes and underscores.
-func token(name string) string {
-	var b strings.Builder
-	for _, c := range []byte(name) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-':
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "_%02x", c)
-		}
-	}
-	return b.String()
-}
+func token(name string) string { return ingest.Escape(name, notToken, "_%02x") }
+
+var notToken = regexp.MustCompile(`[^0-9A-Za-z-]`)
 
 const (
 	// newQueueAge is the age of the oldest notice that a new sink gets.
