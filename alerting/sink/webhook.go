@@ -116,10 +116,18 @@ func (s *Webhook) Send(ctx context.Context, n alerting.Notice) error {
 		return err
 	}
 	header := http.Header{"Content-Type": {alerting.StructuredType + "; charset=utf-8"}}
-	id := strings.ReplaceAll(headerValue(s.ID(n)), ".", "%2E") // a full stop separates the signed parts
-	if err := s.sign(header, id, body); err != nil {
-		return fmt.Errorf("%s: %w", s.Name(), err)
+	id, at := strings.ReplaceAll(headerValue(s.ID(n)), ".", "%2E"), time.Now() // a full stop separates the signed parts
+	keys, err := os.ReadFile(s.cfg.SecretFile)
+	if err != nil {
+		return fmt.Errorf("%s: secret_file: %w", s.Name(), err)
 	}
+	signatures, err := sign(string(keys), id, at, body)
+	if err != nil {
+		return fmt.Errorf("%s: secret_file %s: %w", s.Name(), s.cfg.SecretFile, err)
+	}
+	header.Set("webhook-id", id)
+	header.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
+	header.Set("webhook-signature", signatures)
 	return post(ctx, client, s.cfg.URL, header, body, s.Name())
 }
 
@@ -138,23 +146,6 @@ func (s *Webhook) body(ctx context.Context, n alerting.Notice) (body []byte, err
 		return nil, err
 	}
 	return json.Marshal(e)
-}
-
-// sign sets the headers of the specification.
-func (s *Webhook) sign(h http.Header, id string, body []byte) error {
-	at := time.Now()
-	h.Set("webhook-id", id)
-	h.Set("webhook-timestamp", strconv.FormatInt(at.Unix(), 10))
-	keys, err := os.ReadFile(s.cfg.SecretFile)
-	if err != nil {
-		return fmt.Errorf("secret_file: %w", err)
-	}
-	signatures, err := sign(string(keys), id, at, body)
-	if err != nil {
-		return fmt.Errorf("secret_file %s: %w", s.cfg.SecretFile, err)
-	}
-	h.Set("webhook-signature", signatures)
-	return nil
 }
 
 const minKeyLen = 38 // characters: whsec_ and 24 bytes in base64

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -27,11 +26,16 @@ import (
 // retryAfter is how long a client that came too often, or at a bad moment, is asked to wait, in seconds.
 const retryAfter = "5"
 
-// serve answers OTLP over HTTP and gRPC, and POST /v1/telemetry/{format}?pool=&class= for every format of package
+// Run serves until ctx ends and requests under way are through, at most for a few seconds. It closes the socket.
+//
+// It answers OTLP over HTTP and gRPC, and POST /v1/telemetry/{format}?pool=&class= for every format of package
 // codec. Bodies may be compressed by gzip. A producer may name itself in the header Forewarm-Source.
 //
 // A gRPC call is a POST by HTTP/2. So all bounds and checks are the same for both.
-func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
+func (l *Listener) Run(ctx context.Context) error {
+	if l.socket == nil {
+		return nil
+	}
 	mux := http.NewServeMux()
 	traces := l.postExport(codec.ContentTypeOTLP, codec.ContentTypeOTLPJSON, "rejectedSpans")
 	mux.HandleFunc("POST /v1/traces", traces)
@@ -61,7 +65,7 @@ func (l *Listener) serve(ctx context.Context, socket net.Listener) error {
 		ReadTimeout:       l.timeouts.body,
 		WriteTimeout:      l.timeouts.body + l.timeouts.store + grace,
 		IdleTimeout:       idleTimeout,
-	}, socket, grace)
+	}, l.socket, grace)
 }
 
 // authorized lets only clients through that hold the token, if there is one. It takes as long for every wrong one.

@@ -117,14 +117,6 @@ func New(c Config, deps Deps) (*Listener, error) {
 	return l, nil
 }
 
-// Run serves until ctx ends and requests under way are through, at most for a few seconds. It closes the socket.
-func (l *Listener) Run(ctx context.Context) error {
-	if l.socket == nil {
-		return nil
-	}
-	return l.serve(ctx, l.socket)
-}
-
 // Close closes the socket of a listener that was never run.
 func (l *Listener) Close() {
 	if l.socket != nil {

@@ -30,7 +30,7 @@ type Source struct {
 }
 
 // Queries return one series each: rates per second, tokens held, ready replicas. Variables are $match for Source.Match
-// and $kv_capacity_tokens for the KV cache of one replica. "" is the preset's query; "none" disables one.
+// and $kv_capacity_tokens for the KV cache of one replica. "" is the preset's query.
 type Queries struct {
 	Requests string `yaml:"requests"`
 	Prefill  string `yaml:"prefill"`
@@ -79,13 +79,11 @@ var presets = map[string]Queries{
 		Requests: `sum(rate(gen_ai_server_request_duration_seconds_count{$match}[2m]))`,
 		Prefill:  `sum(rate(gen_ai_client_token_usage_token_sum{gen_ai_token_type="input",$match}[2m]))`,
 		Decode:   `sum(rate(gen_ai_client_token_usage_token_sum{gen_ai_token_type="output",$match}[2m]))`,
-		KV:       None, Replicas: None, KVCapacity: None,
 	},
 	"litellm": {
 		Requests: `sum(rate(litellm_proxy_total_requests_metric_total{$match}[2m]))`,
 		Prefill:  `sum(rate(litellm_input_tokens_metric_total{$match}[2m]))`,
 		Decode:   `sum(rate(litellm_output_tokens_metric_total{$match}[2m]))`,
-		KV:       None, Replicas: None, KVCapacity: None,
 	},
 }
 
@@ -96,9 +94,6 @@ func uncached(prompt, cached string) string {
 
 // Presets lists the engines and gateways with known queries.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
-
-// None disables a query.
-const None = "none"
 
 // kvVariable is replaced by the KV capacity of a replica.
 const kvVariable = "$kv_capacity_tokens"

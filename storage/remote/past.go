@@ -97,8 +97,8 @@ func (s *Source) defaults() Queries { return presets[cmp.Or(s.Preset, "vllm")] }
 func (s *Source) question(name, query, absent string, kvCapacityTokens float64) Question {
 	query = cmp.Or(query, absent)
 	switch {
-	case query == None:
-		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because its query is none.", name)}
+	case query == "":
+		return Question{Name: name, Note: fmt.Sprintf("Not asked for: %s, because the preset has no query.", name)}
 	case strings.Contains(query, kvVariable) && !(kvCapacityTokens > 0):
 		note := fmt.Sprintf("Not asked for: %s, because the KV capacity of a replica is neither configured nor recorded.", name)
 		return Question{Name: name, Note: note}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestQuestions(t *testing.T) {
-	s := Source{Pool: "p", Match: `model_name="llama"`, Queries: Queries{Decode: None, Requests: `sum(rate(gateway_requests_total{$match,code="200"}[5m]))`}}
+	s := Source{Pool: "p", Match: `model_name="llama"`, Queries: Queries{Requests: `sum(rate(gateway_requests_total{$match,code="200"}[5m]))`}}
 	got := map[string]string{}
 	for _, q := range s.Questions(100_000) {
 		got[q.Name] = q.Query + q.Note
@@ -28,7 +28,7 @@ func TestQuestions(t *testing.T) {
 		"requests": `sum(rate(gateway_requests_total{model_name="llama",code="200"}[5m]))`,
 		"prefill": `clamp_min(sum(rate(vllm:prompt_tokens_total{model_name="llama"}[2m])) - ` +
 			`(sum(rate(vllm:prompt_tokens_cached_total{model_name="llama"}[2m])) or vector(0)), 0)`,
-		"decode": "Not asked for: decode, because its query is none.",
+		"decode": `sum(rate(vllm:generation_tokens_total{model_name="llama"}[2m]))`,
 		"kv":     `sum(vllm:kv_cache_usage_perc{model_name="llama"}) * 100000`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -47,7 +47,7 @@ func TestPresets(t *testing.T) {
 			s := Source{Pool: "p", Preset: name, Match: match}
 			for _, q := range append(s.Questions(1000), s.Replicas(), s.question("kv_capacity", "", s.defaults().KVCapacity, 0)) {
 				if q.Query == "" {
-					if s.defaults().Replicas != None {
+					if s.defaults().Replicas != "" {
 						t.Errorf("%s has no query of %s", name, q.Name)
 					}
 				} else if _, err := parse.ParseExpr(q.Query); err != nil || strings.Contains(q.Query, "$") {
