@@ -2,24 +2,22 @@ package server
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/forewarm/forewarm/internal/httpguard"
 )
 
 // Config is the configuration of the server.
 type Config struct {
-	Listen     string        `yaml:"listen"`      // host:port; a host other than loopback shows everything to the network
-	Probes     string        `yaml:"probes"`      // host:port of /healthz and /readyz alone, without TLS, credentials and reasons; "" for none
-	Hosts      []string      `yaml:"hosts"`       // additional host names of requests if it listens on loopback, such as through a proxy
-	WebConfig  string        `yaml:"web_config"`  // file with TLS, users and client certificates, as Prometheus has it
-	Open       bool          `yaml:"open"`        // anyone on the network may read, without authentication
-	StaleAfter time.Duration `yaml:"stale_after"` // wall-clock age of the last decision at which gauges are withdrawn
+	Listen    string   `yaml:"listen"`     // host:port; a host other than loopback shows everything to the network
+	Probes    string   `yaml:"probes"`     // host:port of /healthz and /readyz alone, without TLS, credentials and reasons; "" for none
+	Hosts     []string `yaml:"hosts"`      // additional host names of requests if it listens on loopback, such as through a proxy
+	WebConfig string   `yaml:"web_config"` // file with TLS, users and client certificates, as Prometheus has it
+	Open      bool     `yaml:"open"`       // anyone on the network may read, without authentication
 }
 
 // DefaultConfig is what an unset configuration means.
 func DefaultConfig() Config {
-	return Config{Listen: "127.0.0.1:9464", StaleAfter: 10 * time.Minute}
+	return Config{Listen: "127.0.0.1:9464"}
 }
 
 // Check is nil for a usable configuration; else it names the key, the value, the bound and the fix. It resolves no
@@ -33,11 +31,8 @@ func (c Config) Check() error {
 			return fmt.Errorf("probes: %w", err)
 		}
 	}
-	switch {
-	case httpguard.IsOpen(c.Listen) && c.WebConfig == "" && !c.Open:
+	if httpguard.IsOpen(c.Listen) && c.WebConfig == "" && !c.Open {
 		return fmt.Errorf("listen: %q is open to the network and asks for no credentials; set web_config, listen on 127.0.0.1, or say open: true", c.Listen)
-	case c.StaleAfter < 2*time.Minute || c.StaleAfter > 24*time.Hour:
-		return fmt.Errorf("stale_after: %s is out of 2m…24h; set a few times the spacing of decisions", c.StaleAfter)
 	}
 	return nil
 }

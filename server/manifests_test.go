@@ -18,7 +18,7 @@ func TestManifestQueries(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}
-	e := NewExporter("v1", time.Hour)
+	e := NewExporter("v1")
 	out := fullOutput()
 	for _, d := range out.Decisions() {
 		d.Mode = "active"

@@ -28,9 +28,8 @@ type Exporter struct {
 	Records *metrics.Counter // of telemetry, counted
 	Ignored *metrics.Counter // records that carry no demand
 
-	set        *metrics.Set
-	events     *metrics.Counter
-	staleAfter time.Duration
+	set    *metrics.Set
+	events *metrics.Counter
 
 	tick     *metrics.Gauge // origin of the last one
 	sequence *metrics.Gauge // that it has read
@@ -41,11 +40,13 @@ type Exporter struct {
 	decided time.Time // see Observe
 }
 
-// NewExporter returns an exporter that withdraws gauges after staleAfter. It enables metadata in the metrics library
-// for the whole process.
-func NewExporter(version string, staleAfter time.Duration) *Exporter {
+// StaleAfter is the wall-clock age of the last decision at which gauges are withdrawn.
+const StaleAfter = 10 * time.Minute
+
+// NewExporter returns an exporter without a tick. It enables metadata in the metrics library for the whole process.
+func NewExporter(version string) *Exporter {
 	metrics.ExposeMetadata(true)
-	e := &Exporter{staleAfter: staleAfter, set: metrics.NewSet(), help: map[string]string{}}
+	e := &Exporter{set: metrics.NewSet(), help: map[string]string{}}
 	e.Records = e.counter("forewarm_ingest_records_total", "Telemetry records read from the stream.")
 	e.Ignored = e.counter("forewarm_ingest_ignored_total", "Valid telemetry records that carry no demand, such as tool events.")
 	for _, reason := range ingest.Reasons {
@@ -128,7 +129,7 @@ func (e *Exporter) Counter(name, help string, f func() uint64) {
 func (e *Exporter) WritePrometheus(w io.Writer) {
 	e.mu.Lock()
 	gauges := e.gauges
-	if time.Since(e.decided) > e.staleAfter {
+	if time.Since(e.decided) > StaleAfter {
 		gauges = nil
 	}
 	e.mu.Unlock()

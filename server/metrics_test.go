@@ -41,7 +41,7 @@ func TestTelemetryAgeIsNotNegative(t *testing.T) {
 
 // fullExporter has every kind of metric.
 func fullExporter() *Exporter {
-	e := NewExporter(`v1 "quoted"`, time.Hour)
+	e := NewExporter(`v1 "quoted"`)
 	e.Counter(`forewarm_sink_errors_total{sink="a"}`, "Deliveries that failed.", func() uint64 { return 2 })
 	e.Counter(`forewarm_sink_errors_total{sink="b"}`, "Deliveries that failed.", func() uint64 { return 3 })
 	e.Records.Add(10)
@@ -91,7 +91,7 @@ func TestExpositionIsValid(t *testing.T) {
 
 func TestGaugesDisappear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := NewExporter("v1", 10*time.Minute)
+		e := NewExporter("v1")
 		e.Observe(fullOutput(), time.Now())
 		const chat = `forewarm_desired_replicas{pool="chat",role="all"} 8`
 		if !strings.Contains(exposition(e), chat) {

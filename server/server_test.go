@@ -25,7 +25,7 @@ import (
 )
 
 func newTestServer(r Reader) *Server {
-	return newServer(DefaultConfig(), r, NewExporter("v1.2.3", time.Hour))
+	return newServer(DefaultConfig(), r, NewExporter("v1.2.3"))
 }
 
 // newServer makes a server whose history has only the newest alert. It has no reports and no traffic.
@@ -207,7 +207,7 @@ func TestReadOnly(t *testing.T) {
 func TestRunStopsWithItsContext(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Listen = "127.0.0.1:0"
-	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
+	s := newServer(cfg, fullReader(), NewExporter("v1"))
 	l := must(s.Listen())
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -324,7 +324,7 @@ func TestWebConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(cfg, fullReader(), NewExporter("v1", time.Hour))
+	s := newServer(cfg, fullReader(), NewExporter("v1"))
 	l := must(s.Listen())
 	probes := must(s.ListenProbes())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -55,7 +55,7 @@ func TestOldDecisionHasNoGauges(t *testing.T) {
 		{"event", time.Hour, true},
 	} {
 		d := must(newDaemon(t, t.TempDir(), "nats: {embedded: {listen: '127.0.0.1:0'}}", "clock: "+tt.clock,
-			"features: {lateness: 10m}", "server: {listen: '127.0.0.1:0', stale_after: 2m}", "pools: [{name: chat, replicas: {max: 9}}]"))
+			"features: {lateness: 10m}", "server: {listen: '127.0.0.1:0'}", "pools: [{name: chat, replicas: {max: 9}}]"))
 		pool := pipeline.PoolOutput{Pool: "chat", Forecast: forecaster.PoolForecast{Pool: "chat"}}
 		d.emit(&pipeline.Output{Tick: time.Now().Add(-tt.age), Pools: []pipeline.PoolOutput{pool}})
 		var text strings.Builder

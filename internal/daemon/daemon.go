@@ -137,7 +137,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 		log:            o.Log,
 		onTick:         o.OnTick,
 		instance:       instanceOf(cfg.Storage.Dir),
-		exporter:       server.NewExporter(o.Version, cfg.Server.StaleAfter),
+		exporter:       server.NewExporter(o.Version),
 		decided:        map[string]string{},
 		savedBytes:     math.NaN(),
 		failedWrites:   faults{},

@@ -148,9 +148,10 @@ func (d *Daemon) reportPage(ctx context.Context, n *alerting.Report, format stri
 func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice) error {
 	for _, format := range []string{"md", "json", "html"} {
 		page, err := d.reportPage(ctx, n.Report, format)
-		if err == nil {
-			err = storage.WriteFile(filepath.Join(d.cfg.ReportDir(), n.Report.Name+"."+format), page)
+		if err != nil {
+			return err
 		}
+		err = storage.WriteFile(filepath.Join(d.cfg.ReportDir(), n.Report.Name+"."+format), page)
 		if err != nil {
 			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", d.cfg.ReportDir(), err)
 		}

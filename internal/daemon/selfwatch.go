@@ -87,10 +87,10 @@ func increase(now, then map[string]uint64) map[string]uint64 {
 // readCodes are the listener's answers to requests that were read. What they refuse is counted by reason.
 var readCodes = []string{"200", "OK", "other"}
 
-// isTicking reports whether a tick came within server.stale_after.
+// isTicking reports whether a tick came within server.StaleAfter.
 func (d *Daemon) isTicking(now time.Time) bool {
 	at := locked(d, &d.status.TickedAt)
-	return !at.IsZero() && now.Sub(at) <= d.cfg.Server.StaleAfter
+	return !at.IsZero() && now.Sub(at) <= server.StaleAfter
 }
 
 // countIntake counts telemetry since the start, without harmless refusals. The keys of skipped say what does not count as it
