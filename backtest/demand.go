@@ -26,13 +26,15 @@ func (l Load) Of(dimension string) float64 {
 	return math.NaN()
 }
 
-// maxDemandMinutes bounds a trace: four years, or 64 MiB.
+// maxDemandMinutes bounds a trace: four years, or 210 MiB.
 const maxDemandMinutes = 4 * 366 * 1440
 
-// Demand is a trace's load by minute.
+// Demand is a trace's demand by minute.
 type Demand struct {
 	Start   time.Time // of the first minute
 	Minutes []Load
+	// Calls is the demand of calls, each counted once, by the name of features.Dimensions; NaN if unknown.
+	Calls map[string][]float64
 }
 
 // At returns the load of the minute that begins at t; NaN outside the trace.
@@ -67,7 +69,7 @@ func (d *Demand) Peak() Load {
 // a backtest that know the future: the size of replicas, the traffic of simulated pools, and the oracle.
 func Scan(ctx context.Context, log *Source, cfg features.Config) (*Demand, error) {
 	aggregator := features.New(cfg)
-	demand := &Demand{}
+	demand := &Demand{Calls: map[string][]float64{}}
 	var end time.Time
 	for batch, err := range log.Batches(ctx) {
 		if err != nil {
@@ -117,11 +119,13 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 		}
 		for len(d.Minutes) <= at {
 			d.Minutes = append(d.Minutes, unknownLoad)
+			for _, dimension := range features.Dimensions {
+				d.Calls[dimension.Name] = append(d.Calls[dimension.Name], math.NaN())
+			}
 		}
-		for j, name := range loadDimensions {
-			dimension, _ := features.DimensionByName(name)
+		for _, dimension := range features.Dimensions {
 			if y, ok := dimension.Value(w); ok {
-				if sum := &d.Minutes[at][j]; math.IsNaN(*sum) {
+				if sum := &d.Calls[dimension.Name][at]; math.IsNaN(*sum) {
 					*sum = y
 				} else {
 					*sum += y
@@ -129,9 +133,12 @@ func (d *Demand) close(a *features.Aggregator, t time.Time) error {
 			}
 		}
 	}
-	if at >= 0 && len(pools) > 0 && len(pools[0].Attempts) > 0 { // the oldest minute is the settled one
+	if at >= 0 {
 		for j, name := range loadDimensions {
-			d.Minutes[at][j] *= features.LoadFactor(pools[0].Attempts[:1], name)
+			d.Minutes[at][j] = d.Calls[name][at]
+			if len(pools) > 0 && len(pools[0].Attempts) > 0 { // the oldest minute is the settled one
+				d.Minutes[at][j] *= features.LoadFactor(pools[0].Attempts[:1], name)
+			}
 		}
 	}
 	return nil

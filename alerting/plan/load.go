@@ -19,14 +19,6 @@ type Load struct {
 	OutputSquared float64 // Σ output²
 }
 
-// Request is the load of one request a second.
-func Request(prompt, cached, output float64) Load {
-	return Load{
-		Requests: 1, Prompt: prompt, Cached: cached, Output: output, PromptSquared: prompt * prompt,
-		PromptFresh: prompt * (prompt - cached), PromptOutput: prompt * output, OutputSquared: output * output,
-	}
-}
-
 // Plus is the sum of two loads.
 func (l Load) Plus(o Load) Load { return l.add(1, o) }
 

@@ -13,6 +13,14 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
+// Request is the load of one request a second.
+func Request(prompt, cached, output float64) Load {
+	return Load{
+		Requests: 1, Prompt: prompt, Cached: cached, Output: output, PromptSquared: prompt * prompt,
+		PromptFresh: prompt * (prompt - cached), PromptOutput: prompt * output, OutputSquared: output * output,
+	}
+}
+
 // launchPool has ten replicas that have, together, the capacity of the published launch sheet: 400 requests/s, 650k
 // prompt tokens/s, 22k output tokens/s and 240k KV tokens.
 func launchPool(t testing.TB, change func(*capacity.Config)) Pool {

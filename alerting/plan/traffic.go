@@ -9,96 +9,8 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
-	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/value"
 )
-
-// Records sums up the records of a trace by minute. The zero value is empty.
-type Records struct {
-	start   time.Time
-	minutes []Load
-	calls   float64
-
-	prompts, outputs lengths
-	binned           bool
-}
-
-// maxMinutes bounds a trace: a year.
-const maxMinutes = 366 * 1440
-
-// lengths are tokens of requests.
-type lengths struct{ sum, known, unknown float64 }
-
-// of is the length of n requests: their tokens, or the mean of those before if that is unknown; NaN without any before.
-func (l *lengths) of(tokens, n float64) float64 {
-	if !(tokens >= 0) {
-		l.unknown += n
-		return l.sum / l.known
-	}
-	l.sum, l.known = l.sum+tokens*n, l.known+n
-	return tokens
-}
-
-// AddSum counts a sum over requests. The error means that the trace is too long.
-func (g *Records) AddSum(s *ingest.Sum) error {
-	n := zeroIfUnknown(s.Requests)
-	if n == 0 {
-		return nil
-	}
-	g.binned = true
-	g.calls += n
-	prompt, output := g.prompts.of(s.PromptTokens/n, n), g.outputs.of(s.OutputTokens/n, n)
-	cached := min(zeroIfUnknown(s.CachedTokens)/n, prompt)
-	return g.addTo(s.Start, Request(prompt, cached, output).Times(n))
-}
-
-// Add counts a request. The error means that the trace is too long.
-func (g *Records) Add(r *ingest.Request) error {
-	if r.Phase == ingest.PhaseArrived {
-		return nil // its end is another record
-	}
-	prompt, output := g.prompts.of(float64(r.PromptTokens), 1), g.outputs.of(float64(r.OutputTokens), 1)
-	load := Request(prompt, min(float64(max(r.CachedTokens, 0)), prompt), output)
-	if r.Attempt <= 1 {
-		g.calls++
-	} else if r.Phase == ingest.PhaseRejected || r.Status == ingest.StatusRejected {
-		load = Load{Requests: 1} // no replica computes it again
-	}
-	return g.addTo(r.EventTime(), load)
-}
-
-// addTo adds a sum over requests to its minute.
-func (g *Records) addTo(at time.Time, l Load) error {
-	if g.start.IsZero() {
-		g.start = at.Truncate(features.Minute)
-	}
-	i := max(int(at.Sub(g.start)/features.Minute), 0) // a record comes at its end: it may arrive before the first to end
-	if i >= maxMinutes {
-		return fmt.Errorf("the trace is longer than %d days: cut it, or check its times", maxMinutes/1440)
-	}
-	for len(g.minutes) <= i {
-		g.minutes = append(g.minutes, Load{})
-	}
-	g.minutes[i] = g.minutes[i].Plus(l.Times(1 / features.Minute.Seconds()))
-	return nil
-}
-
-// Fill sets the traffic.
-func (g *Records) Fill(in *Input, source string) {
-	seconds := float64(len(g.minutes)) * features.Minute.Seconds()
-	t := Traffic{
-		Source:  fmt.Sprintf("%s (%s)", source, value.Count(len(g.minutes), "minute")),
-		Minutes: g.minutes, Calls: g.calls / seconds,
-	}
-	if g.binned {
-		t.Notes = append(t.Notes, "The trace has sums, not requests: lengths are assumed equal within a bin, "+
-			"so active KV tokens are too low if lengths vary.")
-	}
-	if g.prompts.unknown+g.outputs.unknown > 0 {
-		t.Notes = append(t.Notes, "Where the trace has no length of a request, it counts as long as those before on average.")
-	}
-	in.Traffic = t
-}
 
 func zeroIfUnknown(x float64) float64 {
 	if math.IsNaN(x) || x < 0 {
@@ -168,8 +80,7 @@ func (s history) traffic(p *Pool, source string) Traffic {
 	if missing := len(requests) - len(t.Minutes); missing > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("The traffic leaves out %s without telemetry.", value.Count(missing, "minute")))
 	}
-	t.Notes = append(t.Notes, "Only the median and the 95th percentile of lengths are kept for each minute, "+
-		"so how much lengths vary is estimated.")
+	t.Notes = append(t.Notes, "Lengths of single requests are not kept, so how much they vary is estimated.")
 	return t
 }
 
@@ -184,7 +95,7 @@ type History interface {
 // ReadHistory sets the traffic of the pool from the days before end. It returns [ErrNoTraffic] if there is none.
 func (in *Input) ReadHistory(ctx context.Context, h History, source string, end time.Time, days int) error {
 	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
-	demand := history{}
+	demand := map[string][]float64{}
 	if err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
 		if key.Pool == in.Pool.Name && key.Class == features.TotalClass {
 			demand[dimension] = slices.Clone(values)
@@ -193,6 +104,11 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 	}); err != nil {
 		return err
 	}
+	return in.SetTraffic(demand, source)
+}
+
+// SetTraffic sets the traffic from the demand by dimension, one value a minute. It returns [ErrNoTraffic] if there is none.
+func (in *Input) SetTraffic(demand map[string][]float64, source string) error {
 	requests := demand[features.DimRequests]
 	first, last := len(requests), -1 // minutes before the first telemetry, and those that have not settled, are left out
 	for i, calls := range requests {
@@ -201,11 +117,11 @@ func (in *Input) ReadHistory(ctx context.Context, h History, source string, end 
 		}
 	}
 	if last < 0 {
-		return fmt.Errorf("%s: %w of pool %q in the newest %s", source, ErrNoTraffic, in.Pool.Name, value.Count(days, "day"))
+		return fmt.Errorf("%s: %w of pool %q", source, ErrNoTraffic, in.Pool.Name)
 	}
 	for dimension, values := range demand {
 		demand[dimension] = values[min(first, len(values)):min(last+1, len(values))]
 	}
-	in.Traffic = demand.traffic(&in.Pool, source)
+	in.Traffic = history(demand).traffic(&in.Pool, source)
 	return nil
 }

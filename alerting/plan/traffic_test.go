@@ -13,7 +13,6 @@ import (
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/forecaster/capacity"
-	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/storage"
 )
@@ -103,46 +102,6 @@ func TestUsePoolWithoutReplicas(t *testing.T) {
 			t.Errorf("assumed %v: %v", assumed, err)
 		} else if err != nil && err.Error() != `no replica of pool "p" is known to be ready: state how many there are to be` {
 			t.Error(err)
-		}
-	}
-}
-
-// TestUnknownLengths: a request without a length counts with the mean length. If no length is known, the demand is
-// unknown.
-func TestUnknownLengths(t *testing.T) {
-	at := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	for name, c := range map[string]struct {
-		firstPrompt int64
-		outputs     []int64
-		want        float64
-	}{
-		"some": {1000, []int64{100, 300, -1}, 600. / 60}, "none": {1000, []int64{-1, -1}, math.NaN()},
-		"no first prompt": {-1, []int64{100, 300, -1}, 600. / 60},
-	} {
-		var records plan.Records
-		for i, output := range c.outputs {
-			r := ingest.Request{ArrivedAt: at, PromptTokens: []int64{c.firstPrompt, 1000, 1000}[i], CachedTokens: -1, OutputTokens: output}
-			if err := records.Add(&r); err != nil {
-				t.Fatal(err)
-			}
-		}
-		pool, err := capacity.New(capacity.Config{Name: "p", PrefillTokensPerS: 5000, Replicas: capacity.Replicas{Max: 4}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}, Launch: plan.Same}
-		records.Fill(&in, "test")
-		s, err := plan.New(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := "No cached tokens are known: all prompt tokens count as prefill."; !slices.Contains(s.Notes, want) {
-			t.Errorf("%s: %q, want %q", name, s.Notes, want)
-		}
-		for _, r := range s.Rows {
-			if r.Resource == capacity.Decode && !(math.Abs(float64(r.Demand)-c.want) < 1e-9 || math.IsNaN(c.want) && !r.Demand.Known() && r.Risk == plan.Unknown) {
-				t.Errorf("%s: %+v", name, r)
-			}
 		}
 	}
 }

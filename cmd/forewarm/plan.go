@@ -8,18 +8,17 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
 	"github.com/forewarm/forewarm/config"
+	"github.com/forewarm/forewarm/features"
 )
 
 type planFlags struct {
 	config string
 
 	trace  string
-	start  time.Time
 	stated plan.Stated
 	from   string
 
@@ -35,7 +34,6 @@ func runPlan(f *flag.FlagSet) action {
 	f.StringVar(&p.from, "from", "", "`URL` of a running daemon, in place of -config: it plans one of its pools with its traffic, replicas, rates and bounds")
 
 	f.StringVar(&p.trace, "trace", "", "trace `file` with the traffic, in any format that backtest reads")
-	timeFlag(f, &p.start, "start", "`time` of t_s = 0 in the trace, RFC 3339 (default: a Monday, midnight UTC)")
 	s := &p.stated
 	f.Float64Var(&s.RequestsPerS, "requests-per-s", 0, "stated requests a second, at the 95th percentile of the minutes")
 	f.Float64Var(&s.Prompt.P50, "prompt-p50", 1000, "stated median `tokens` of a prompt")
@@ -87,7 +85,7 @@ func (p *planFlags) write(ctx context.Context, std streams) error {
 	}
 	switch {
 	case p.trace != "":
-		err = p.readTrace(ctx, std)
+		err = p.readTrace(ctx, pc.Features, std)
 	case p.stated.RequestsPerS != 0:
 		err = p.readStated()
 	default:
@@ -123,28 +121,25 @@ func (p *planFlags) readStated() error {
 	return nil
 }
 
-func (p *planFlags) readTrace(ctx context.Context, std streams) (err error) {
+// readTrace counts the traffic of the trace as the daemon would.
+func (p *planFlags) readTrace(ctx context.Context, counting features.Config, std streams) error {
 	bar := progress{w: std.err}
 	defer bar.finish()
-	reader, err := asUsage(backtest.Open(p.trace, backtest.Options{Start: p.start, Progress: bar.show}))
+	reader, err := asUsage(backtest.Open(p.trace, backtest.Options{Progress: bar.show}))
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	var records plan.Records
-	err = eachItem(ctx, reader, func(it *backtest.Item) error {
-		if it.Request != nil {
-			return records.Add(it.Request)
-		}
-		return records.AddSum(it.Sum)
-	})
+	pool := &p.in.Pool
+	counting.Lateness = 0 // a trace is complete
+	counting.Service = map[string]features.Service{pool.Name: {PrefillTokensPerS: pool.Rates.PrefillTokensPerS, ITL: pool.ITL}}
+	demand, err := backtest.Scan(ctx, backtest.NewSource(reader, pool.Name), counting)
 	if err != nil {
 		return err
 	}
 	bar.finish()
-	records.Fill(&p.in, filepath.Base(p.trace))
 	traceNotes(reader, std)
-	return nil
+	return p.in.SetTraffic(demand.Calls, filepath.Base(p.trace))
 }
 
 // writeMemory writes the model's memory per replica, if there is no traffic to plan for.

@@ -106,35 +106,16 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 		return 0, err
 	}
 	defer r.Close()
-	var first, last time.Time
-	err = eachItem(ctx, r, func(it *backtest.Item) error {
-		if last = it.At(); first.IsZero() {
-			first = last
-		}
-		return nil
-	})
-	if shift == "end" {
-		first = last
-	}
-	return now.Sub(first).Truncate(features.Minute), err
-}
-
-// eachItem reads a trace to its end.
-func eachItem(ctx context.Context, r *backtest.Reader, do func(*backtest.Item) error) error {
 	var it backtest.Item
-	for n := 0; ; n++ {
-		if err := r.Next(&it); errors.Is(err, io.EOF) {
-			return nil
+	var at time.Time // of the first item, or the last one
+	for {
+		if err := cmp.Or(r.Next(&it), ctx.Err()); errors.Is(err, io.EOF) {
+			return now.Sub(at).Truncate(features.Minute), nil
 		} else if err != nil {
-			return err
+			return 0, err
 		}
-		if err := do(&it); err != nil {
-			return usageError{err}
-		}
-		if n%4096 == 0 {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+		if at.IsZero() || shift == "end" {
+			at = it.At()
 		}
 	}
 }

@@ -123,7 +123,6 @@ func TestUsage(t *testing.T) {
 		{"plan -config valid.yaml -replicas 2.5 -requests-per-s 3", 2, []string{"-replicas", "2.5", "whole"}},
 		{"plan -config valid.yaml -requests-per-s 1e300", 2, []string{"-requests-per-s", "1e+300", "at most 1e+09"}},
 		{"plan -config valid.yaml -trace trace.csv -prompt-p50 9", 2, []string{"-prompt-p50 needs -requests-per-s", "leave -prompt-p50 out"}},
-		{"plan -config valid.yaml -requests-per-s 3 -start 2026-01-05", 2, []string{"-start needs -trace"}},
 		{"plan -config valid.yaml -launch 4", 2, []string{"-launch needs -trace or -requests-per-s or -from"}},
 		{"plan", 2, []string{"give -config or -from", "whose pool"}},
 		{"plan -config valid.yaml -from http://127.0.0.1:1", 2, []string{"-from does not go with -config", "leave one of them out"}},
