@@ -1,7 +1,7 @@
 // Package plan answers, before a launch, which resource of a pool runs out first, when, and how many replicas are
 // needed: the launch sheet and its scenarios.
 //
-// It works on loads: sums over requests per second, with the second moments that decide how much KV cache is held. A
+// It works on loads: sums over requests per second. A
 // [Change] multiplies them, a [Scenario] is a named change, and [New] compares each with the pool's capacity. Pure: no
 // clock, no I/O. Cost O(minutes · scenarios).
 package plan
@@ -25,13 +25,12 @@ type Traffic struct {
 	Notes   []string
 }
 
-// Mean is the mean load of the minutes.
-func (t *Traffic) Mean() Load {
-	var sum Load
+// attempts is the mean of requests a second.
+func (t *Traffic) attempts() (mean float64) {
 	for _, l := range t.Minutes {
-		sum = sum.Plus(l)
+		mean += l.Requests / float64(len(t.Minutes))
 	}
-	return sum.Times(1 / float64(max(len(t.Minutes), 1)))
+	return mean
 }
 
 func (t *Traffic) cached() bool {
@@ -86,7 +85,7 @@ type Row struct {
 // New makes a sheet. Errors name what is missing.
 func New(in Input) (*Sheet, error) {
 	p, t := &in.Pool, &in.Traffic
-	attempts := t.Mean().Requests
+	attempts := t.attempts()
 	if attempts <= 0 {
 		return nil, fmt.Errorf("pool %q has no traffic to plan for: wait for its first minutes, or state rates above 0", p.Name)
 	}
@@ -138,14 +137,14 @@ func (s *Sheet) rows(baseline, launch *Outcome) {
 
 // note adds what readers should know about the figures.
 func (s *Sheet) note(in *Input) {
-	p, mean := &in.Pool, in.Traffic.Mean()
+	p, attempts := &in.Pool, in.Traffic.attempts()
 	note := func(when bool, format string, a ...any) {
 		if when {
 			s.Notes = append(s.Notes, fmt.Sprintf(format, a...))
 		}
 	}
 	note(s.Attempts > 1.001, "The load includes retries: %.3g attempts a request. Without them there would be %s requests/s on average, in place of %s.",
-		float64(s.Attempts), value.Short(mean.Requests/float64(s.Attempts)), value.Short(mean.Requests))
+		float64(s.Attempts), value.Short(attempts/float64(s.Attempts)), value.Short(attempts))
 	note(true, "Service rates of a replica are %s.", p.Rates.Source)
 	note(p.Rates.Extrapolated, "They are extrapolated: of requests of other lengths, or of higher load, than were measured.")
 	var missing []string

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"io"
 	"net/url"
 	"path/filepath"
-	"strings"
 
 	"github.com/forewarm/forewarm/alerting/plan"
 	"github.com/forewarm/forewarm/backtest"
@@ -36,10 +34,8 @@ func runPlan(f *flag.FlagSet) action {
 	f.StringVar(&p.trace, "trace", "", "trace `file` with the traffic, in any format that backtest reads")
 	s := &p.stated
 	f.Float64Var(&s.RequestsPerS, "requests-per-s", 0, "stated requests a second, at the 95th percentile of the minutes")
-	f.Float64Var(&s.Prompt.P50, "prompt-p50", 1000, "stated median `tokens` of a prompt")
-	f.Float64Var(&s.Prompt.P95, "prompt-p95", 0, "stated 95th percentile (default: three times the median)")
-	f.Float64Var(&s.Output.P50, "output-p50", 200, "stated median `tokens` of an output")
-	f.Float64Var(&s.Output.P95, "output-p95", 0, "stated 95th percentile (default: three times the median)")
+	f.Float64Var(&s.Prompt, "prompt", 1200, "stated mean `tokens` of a prompt")
+	f.Float64Var(&s.Output, "output", 250, "stated mean `tokens` of an output")
 	f.Float64Var(&s.CacheHit, "cache-hit", 0, "stated `share` of prompt tokens served from cache")
 
 	for _, x := range []struct{ flag, key, usage string }{
@@ -106,13 +102,9 @@ func (p *planFlags) write(ctx context.Context, std streams) error {
 }
 
 func (p *planFlags) readStated() error {
-	s := &p.stated
-	for _, lengths := range []*plan.Lengths{&s.Prompt, &s.Output} {
-		lengths.P95 = cmp.Or(lengths.P95, 3*lengths.P50)
-	}
-	load, err := s.Load()
+	load, err := p.stated.Load()
 	if err != nil {
-		return usagef("-%s", strings.ReplaceAll(err.Error(), "_", "-")) // the names of flags have dashes
+		return usagef("-%w", err)
 	}
 	p.in.Traffic = plan.Traffic{
 		Source: "stated rates", Minutes: []plan.Load{load},

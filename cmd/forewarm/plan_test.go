@@ -73,7 +73,7 @@ func TestPlanMemory(t *testing.T) {
 	}
 }
 
-// TestPlanSources: stated traffic and a trace of the same traffic have the same plan.
+// TestPlanSources: stated traffic and a trace of the same traffic have nearly the same plan. Stated outputs are exponential, and hold more.
 func TestPlanSources(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -86,7 +86,7 @@ func TestPlanSources(t *testing.T) {
 		"    decode_tokens_per_s: 900", "    replicas: {max: 12, initial: 3}")
 	common := []string{"-config", "c.yaml", "-launch", "2"}
 	for name, args := range map[string][]string{
-		"stated": {"-requests-per-s", "2", "-prompt-p50", "1000", "-prompt-p95", "1000", "-output-p50", "200", "-output-p95", "200", "-cache-hit", "0.4"},
+		"stated": {"-requests-per-s", "2", "-prompt", "1000", "-output", "200", "-cache-hit", "0.4"},
 		"trace":  {"-trace", "trace.csv"},
 	} {
 		s := planned(t, append(args, common...)...)
@@ -94,7 +94,7 @@ func TestPlanSources(t *testing.T) {
 			t.Errorf("%s: %d replicas, want 3", name, s.Replicas)
 		}
 		for resource, want := range map[string]float64{"requests": 4, "prefill": 2400, "decode": 800, "kv": 22_800} {
-			if got, _ := s.demand(t, "launch", resource); got < .98*want || got > 1.03*want {
+			if got, _ := s.demand(t, "launch", resource); got < .98*want || got > 1.09*want {
 				t.Errorf("%s: the launch asks for %g %s, want %g", name, got, resource, want)
 			}
 		}
@@ -125,7 +125,7 @@ func TestPlanOfAConfiguration(t *testing.T) {
 	testenv.WriteFile(t, "c.yaml", "pools:", "  - name: chat", "    kv_capacity_tokens: 100000", "    prefill_tokens_per_s: 10000", "    prefill_target: 1", "    decode_tokens_per_s: 2000",
 		"    replicas: {max: 20, initial: 3}", "    disaggregated: {prefill_replicas: {max: 8, initial: 2}}", "    limits: {requests_per_min: 700}",
 		"    gpu_hour_usd: 4")
-	code, out, failed := runHere(t.Context(), "plan", "-config", "c.yaml", "-requests-per-s", "10", "-prompt-p50", "1500", "-output-p50", "200", "-launch", "2", "-ramp", "1h")
+	code, out, failed := runHere(t.Context(), "plan", "-config", "c.yaml", "-requests-per-s", "10", "-prompt", "1500", "-output", "200", "-launch", "2", "-ramp", "1h")
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, failed)
 	}

@@ -19,7 +19,7 @@ var rules = []rule{
 	{"plan", "", "config from", "", "whose pool is planned"},
 	{"plan", "from", "", "config trace requests-per-s", "a daemon plans with its own configuration and traffic"},
 	{"plan", "trace", "", "requests-per-s", "both state the traffic"},
-	{"plan", "prompt-p50 prompt-p95 output-p50 output-p95 cache-hit", "requests-per-s", "", ""},
+	{"plan", "prompt output cache-hit", "requests-per-s", "", ""},
 	{"plan", "replicas prefill-replicas launch launch-prompt launch-output launch-cache-hit launch-retry ramp", "trace requests-per-s from", "", ""},
 	{"backtest", "", "TRACE prometheus", "", "the traffic to run, such as forewarm backtest -report trace.html trace.csv.gz"},
 	{"backtest", "prometheus", "", "TRACE bin class start only", "it takes the place of a trace"},
