@@ -34,19 +34,6 @@ func (p *prometheusFlags) register(f *flag.FlagSet) {
 	presets := remote.Presets()
 	choice(f, &p.source.Preset, "preset", "whose `metrics` to read: "+strings.Join(presets, ", ")+" (default: vllm)", presets...)
 	f.StringVar(&p.source.Match, "match", "", "label `matchers` of the pool's series, such as model_name=\"llama\"")
-	q := &p.source.Queries
-	queries := map[string]*string{
-		"requests": &q.Requests, "prefill": &q.Prefill, "decode": &q.Decode, "kv": &q.KV,
-		"replicas": &q.Replicas, "kv_capacity": &q.KVCapacity,
-	}
-	f.Func("query", "`name=PromQL` in place of the preset's query, with one series; name is requests, prefill, decode (per second), kv, kv_capacity (tokens) or replicas; none asks nothing", func(s string) error {
-		name, query, ok := strings.Cut(s, "=")
-		if to := queries[name]; ok && to != nil {
-			*to = query
-			return nil
-		}
-		return fmt.Errorf("it must be such as decode='sum(rate(tokens_total[2m]))', for requests, prefill, decode, kv, kv_capacity or replicas")
-	})
 }
 
 // sourceOf returns the source that the flags describe, or the configured one of the pool.
@@ -89,7 +76,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		KVTokens: kvTokens,
 	}
 	fix := func(err error) error {
-		return fmt.Errorf("%w; %s", err, remote.Fix("-prometheus", "-match, -query or -preset", "the credentials below backfill in the file of -config"))
+		return fmt.Errorf("%w; %s", err, remote.Fix("-prometheus", "-match or -preset", "the credentials below backfill in the file of -config"))
 	}
 	if r.KVTokens == 0 {
 		if r.KVTokens, err = reader.KVCapacity(ctx, source, until); err != nil {
@@ -114,7 +101,7 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		}
 	}
 	if len(r.Demand) == 0 {
-		return nil, fmt.Errorf("no query has any value in %d days before %s; check -match, -preset and -until, or state other queries by -query. Rates are over two minutes, so scrapes may be a minute apart at most. %s",
+		return nil, fmt.Errorf("no query has any value in %d days before %s; check -match, -preset and -until, or state other queries below backfill.sources in the file of -config. Rates are over two minutes, so scrapes may be a minute apart at most. %s",
 			p.days, until.Format(time.RFC3339), strings.Join(r.Notes, " "))
 	}
 	return r, nil

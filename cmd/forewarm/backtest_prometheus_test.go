@@ -18,9 +18,14 @@ func TestBacktestPrometheus(t *testing.T) {
 	end := time.Now().UTC().Truncate(time.Minute).Add(-24 * time.Hour)
 	prometheus := testenv.PrometheusPast(t, 2, end, 0)
 	page := filepath.Join(t.TempDir(), "page.html")
+	// configured is a file with the pool and a query of its own. It has the KV capacity, because the metrics do not.
+	configured := func(decode string) string {
+		return testenv.WriteFile(t, filepath.Join(t.TempDir(), "c.yaml"), "pools: [{name: chat, kv_capacity_tokens: 100000, replicas: {max: 4}}]",
+			"backfill:", "  url: "+prometheus.URL, "  sources: [{pool: chat, queries: {decode: '"+decode+"'}}]")
+	}
 	code, out, errs := runHere(t.Context(),
-		"backtest", "-prometheus", prometheus.URL, "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339),
-		"-query", "kv_capacity=vector(100000)", "-policies", "forewarm,recorded", "-every", "30m", "-report", page)
+		"backtest", "-prometheus", prometheus.URL, "-config", configured(""), "-pool", "chat", "-match", `model_name="llama"`, "-days", "3", "-until", end.Format(time.RFC3339),
+		"-policies", "forewarm,recorded", "-every", "30m", "-report", page)
 	if code != 0 {
 		t.Fatal(errs)
 	}
@@ -43,8 +48,8 @@ func TestBacktestPrometheus(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"no query has any value in 1 days before " + end.AddDate(0, 0, -30).Format(time.RFC3339): {"-until", end.AddDate(0, 0, -30).Format(time.RFC3339), "-days", "1"},
-		"parse error: unclosed left parenthesis":                                                 {"-query", "decode=sum(", "-days", "1"},
-		"the answer has 2 series":                                                                {"-query", "decode=vllm:num_requests_running", "-until", end.Format(time.RFC3339), "-days", "1"},
+		"parse error: unclosed left parenthesis":                                                 {"-config", configured("sum("), "-days", "1"},
+		"the answer has 2 series":                                                                {"-config", configured("vllm:num_requests_running"), "-until", end.Format(time.RFC3339), "-days", "1"},
 	} {
 		code, _, errs := runHere(t.Context(), append([]string{"backtest", "-prometheus", prometheus.URL, "-report", page}, args...)...)
 		if code == 0 || !strings.Contains(errs, want) {

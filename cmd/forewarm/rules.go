@@ -23,7 +23,7 @@ var rules = []rule{
 	{"plan", "replicas prefill-replicas launch launch-prompt launch-output launch-cache-hit launch-retry ramp", "trace requests-per-s from", "", ""},
 	{"backtest", "", "TRACE prometheus", "", "the traffic to run, such as forewarm backtest -report trace.html trace.csv.gz"},
 	{"backtest", "prometheus", "", "TRACE bin class start only", "it takes the place of a trace"},
-	{"backtest", "days until preset match query", "prometheus", "", ""},
+	{"backtest", "days until preset match", "prometheus", "", ""},
 	{"backtest", "config", "", "peak-replicas warmup-p50 warmup-p90", "the configuration says what a replica is"},
 	{"check", "", "config health", "", "what to check"},
 	{"check", "offline", "config", "", ""},
