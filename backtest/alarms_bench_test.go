@@ -72,10 +72,17 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	r, err := newRunner(t.Context(), RunConfig{
 		Trace: p.path(t, 0), Options: Options{Start: p.start, Only: p.only}, Seed: 1, PeakReplicas: policyReplicas,
 		Warmup:    capacity.Lag{P50: 6 * time.Minute, P90: 12 * time.Minute},
-		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3, fixedPoolShares: alarmShares,
+		ScoreFrom: float64(third-1) / 3, ScoreTo: float64(third) / 3,
 	})
 	if err != nil {
 		return nil, err
+	}
+	var tuning []float64
+	for _, load := range r.demand.Minutes[:r.minutes(r.scores.from)] {
+		tuning = append(tuning, r.own.pool.Need(load))
+	}
+	for _, part := range alarmShares {
+		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
 	}
 	if err := r.run(t.Context()); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ type runner struct {
 	own        *contender     // follows the pipeline
 	now        time.Time      // end of the served time
 	scores     *scores
-	fixedPools []*fixedPool // of the pool's size, then of others
+	fixedPools []*fixedPool // the first is of the summary
 	plot       *forecastPlot
 
 	forecasts, decisions *table

@@ -51,9 +51,6 @@ type RunConfig struct {
 	// Output files; "" for none.
 	Forecasts, Decisions, Summary string
 	Report                        string // a page with charts
-
-	// fixedPoolShares are the shares of quarter hours for further pools of fixed size.
-	fixedPoolShares []float64
 }
 
 // Summary is the result of a backtest.

@@ -19,9 +19,7 @@ func (r *runner) createPools() {
 	r.now = r.demand.Start
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
 	tuning := scene.Need[:r.minutes(r.scores.from)]
-	for _, part := range append([]float64{fixedPoolShare}, r.cfg.fixedPoolShares...) {
-		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
-	}
+	r.fixedPools = []*fixedPool{newFixedPool(r.pool, r.cfg.Decision, tuning, fixedPoolShare, r.scores.from)}
 	for _, spec := range r.cfg.specs {
 		pool := r.pool
 		switch spec.Name {

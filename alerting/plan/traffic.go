@@ -1,12 +1,9 @@
 package plan
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/value"
@@ -86,26 +83,6 @@ func (s history) traffic(p *Pool, source string) Traffic {
 
 // ErrNoTraffic means that a history has no traffic of a pool.
 var ErrNoTraffic = errors.New("there is no traffic")
-
-// History is the stored demand of all pools, one value a minute.
-type History interface {
-	Observed(ctx context.Context, from, to time.Time, fn func(key features.Key, dimension string, values []float64) error) error
-}
-
-// ReadHistory sets the traffic of the pool from the days before end. It returns [ErrNoTraffic] if there is none.
-func (in *Input) ReadHistory(ctx context.Context, h History, source string, end time.Time, days int) error {
-	start := end.AddDate(0, 0, -days).Truncate(features.Minute)
-	demand := map[string][]float64{}
-	if err := h.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
-		if key.Pool == in.Pool.Name && key.Class == features.TotalClass {
-			demand[dimension] = slices.Clone(values)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return in.SetTraffic(demand, source)
-}
 
 // SetTraffic sets the traffic from the demand by dimension, one value a minute. It returns [ErrNoTraffic] if there is none.
 func (in *Input) SetTraffic(demand map[string][]float64, source string) error {

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"math"
@@ -49,7 +48,17 @@ func TestPlanFromHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := plan.Input{Pool: plan.Pool{Pool: pool, Replicas: 2}}
-	if err := in.ReadHistory(context.Background(), storage.History{Series: store}, "test", start.Add(time.Hour), 1); err != nil {
+	demand := map[string][]float64{}
+	history := storage.History{Series: store}
+	if err := history.Observed(t.Context(), start.AddDate(0, 0, -1), start.Add(time.Hour), func(key features.Key, dimension string, values []float64) error {
+		if key.Class == features.TotalClass {
+			demand[dimension] = slices.Clone(values)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.SetTraffic(demand, "test"); err != nil {
 		t.Fatal(err)
 	}
 	// A tenth of the calls is retried after an attempt that computed its prompt and half of its output.
@@ -67,9 +76,8 @@ func TestPlanFromHistory(t *testing.T) {
 	if math.Abs(got.Calls-3) > 1e-9 {
 		t.Errorf("%g calls/s, want 3", got.Calls)
 	}
-	in.Pool.Name = "other"
-	if err := in.ReadHistory(context.Background(), storage.History{Series: store}, "test", start.Add(time.Hour), 1); !errors.Is(err, plan.ErrNoTraffic) {
-		t.Errorf("another pool: %v", err)
+	if err := in.SetTraffic(nil, "test"); !errors.Is(err, plan.ErrNoTraffic) {
+		t.Errorf("without demand: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -131,29 +132,31 @@ type replayer struct {
 	began       time.Time
 
 	first, last       time.Time // of the trace
-	records, messages int64
-	full              ingest.Batch // of the next message
+	records, messages int
 }
 
 func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
-	for i := range b.Requests {
-		x, at := &b.Requests[i], b.Requests[i].EventTime()
-		x.ID = r.run + "-" + x.ID
-		for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
-			if !t.IsZero() {
-				*t = t.Add(r.moved).Truncate(time.Millisecond)
+	for part := range slices.Chunk(b.Requests, r.batch) {
+		class, due := part[0].Class, part[len(part)-1].EventTime()
+		for i := range part {
+			x := &part[i]
+			x.ID = r.run + "-" + x.ID
+			for _, t := range []*time.Time{&x.ArrivedAt, &x.StartedAt, &x.FirstTokenAt, &x.FinishedAt} {
+				if !t.IsZero() {
+					*t = t.Add(r.moved).Truncate(time.Millisecond)
+				}
 			}
 		}
-		r.full.Requests = append(r.full.Requests, *x)
-		if err := r.flush(ctx, at, x.Pool, x.Class, i+1, len(b.Requests)); err != nil {
+		if err := r.publishAt(ctx, due, class, len(part), &ingest.Batch{Requests: part}); err != nil {
 			return err
 		}
 	}
-	for i := range b.Sums {
-		x, at := &b.Sums[i], b.Sums[i].Start
-		x.Start = at.Add(r.moved)
-		r.full.Sums = append(r.full.Sums, *x)
-		if err := r.flush(ctx, at, x.Pool, x.Class, i+1, len(b.Sums)); err != nil {
+	for part := range slices.Chunk(b.Sums, r.batch) {
+		class, due := part[0].Class, part[len(part)-1].Start
+		for i := range part {
+			part[i].Start = part[i].Start.Add(r.moved)
+		}
+		if err := r.publishAt(ctx, due, class, len(part), &ingest.Batch{Sums: part}); err != nil {
 			return err
 		}
 	}
@@ -168,26 +171,21 @@ func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
 	return nil
 }
 
-// flush waits until the last record is due, and publishes a full message, or the last one of a batch.
-func (r *replayer) flush(ctx context.Context, at time.Time, pool, class string, done, of int) error {
-	if err := r.pace(ctx, at); err != nil {
+// publishAt publishes records once the last of them is due.
+func (r *replayer) publishAt(ctx context.Context, due time.Time, class string, records int, b *ingest.Batch) error {
+	if err := r.pace(ctx, due); err != nil {
 		return err
 	}
-	r.records++
-	if done%r.batch != 0 && done != of {
-		return nil
-	}
+	r.records += records
 	if r.batch > 1 {
 		class = "" // records of several classes name their class
 	}
-	err := r.publish(ctx, ingest.Subject(r.prefix, ingest.RequestSubject, pool, class), &r.full)
-	r.full.Reset()
-	return err
+	return r.publish(ctx, ingest.Subject(r.prefix, ingest.RequestSubject, r.pool, class), b)
 }
 
 func (r *replayer) publish(ctx context.Context, subject string, b *ingest.Batch) error {
 	r.messages++
-	return r.publisher.Publish(ctx, subject, r.run+"-"+strconv.FormatInt(r.messages, 10), b)
+	return r.publisher.Publish(ctx, subject, r.run+"-"+strconv.Itoa(r.messages), b)
 }
 
 // pace waits until a record of trace time t is due.

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/plan"
+	"github.com/forewarm/forewarm/features"
 	"github.com/forewarm/forewarm/internal/markdown"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
@@ -108,7 +110,18 @@ func (d *Daemon) plan(ctx context.Context, query url.Values) (*plan.Sheet, error
 		return nil, err
 	}
 	end := view.Forecast.Origin.Add(-d.cfg.Features.Revise) // unsettled minutes are not stored
-	err = in.ReadHistory(ctx, storage.History{Series: d.store}, "the last week", end, planDays)
+	demand := map[string][]float64{}
+	history, start := storage.History{Series: d.store}, end.AddDate(0, 0, -planDays).Truncate(features.Minute)
+	err = history.Observed(ctx, start, end, func(key features.Key, dimension string, values []float64) error {
+		if key.Pool == view.Pool && key.Class == features.TotalClass {
+			demand[dimension] = slices.Clone(values)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = in.SetTraffic(demand, "the last week")
 	if errors.Is(err, plan.ErrNoTraffic) {
 		return nil, server.Problemf(http.StatusNotFound, "%v before %s; a later minute is used %s after it ends (features.revise), when late records no longer change it",
 			err, end.UTC().Format("15:04 MST"), value.Minutes(value.Number(d.cfg.Features.Revise.Minutes())))
