@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 func natsFlags(f *flag.FlagSet) (connect func(pool string) (conn *nats.Conn, p *jetstream.Publisher, prefix string, err error)) {
 	path := f.String("config", "", "configuration `file` of the daemon: its nats section says how to connect")
 	url := f.String("nats", "", "NATS server `URL` (default: of -config, or nats://127.0.0.1:4222)")
-	creds := f.String("creds", "", "NATS credentials `file` (default: as -config says)")
 	return func(pool string) (*nats.Conn, *jetstream.Publisher, string, error) {
 		cfg, err := config.Default(), error(nil)
 		if *path != "" {
@@ -38,9 +36,6 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string) (conn *nats.Conn, p *
 		}
 		c := &cfg.NATS
 		c.URL = cmp.Or(*url, c.URL, "nats://"+c.Embedded.Listen)
-		if *creds != "" {
-			c.CredsFile, c.NkeyFile, c.User, c.PasswordFile = *creds, "", "", ""
-		}
 		if err := c.Check(); err != nil {
 			return nil, nil, "", usagef("nats.%w", err)
 		}
@@ -49,7 +44,7 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string) (conn *nats.Conn, p *
 			return nil, nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
 				jetstream.Redact(c.URL), errors.Unwrap(err))
 		} else if err != nil { // a wrong user or key, or a file that cannot be read
-			return nil, nil, "", usagef("%w; without -config, nats.url is -nats here, and nats.creds_file is -creds", err)
+			return nil, nil, "", usagef("%w; without -config, nats.url is -nats here", err)
 		}
 		p, err := jetstream.NewPublisher(conn)
 		return conn, p, c.Prefix, err
@@ -64,7 +59,7 @@ func publish(f *flag.FlagSet) action {
 	input := f.Int64("input", 1200, "prompt `tokens` of a request")
 	cached := f.Int64("cached", 0, "`tokens` of the prompt that came from the prefix cache")
 	output := f.Int64("output", 300, "output `tokens` of a request")
-	n := f.Int("n", 1, "`number` of records; those of more than one have 50 to 150 % of the tokens")
+	n := f.Int("n", 1, "`number` of records")
 	return func(ctx context.Context, _ []string, std streams) error {
 		limit := ingest.DefaultLimits().Tokens / 2
 		switch {
@@ -84,12 +79,7 @@ func publish(f *flag.FlagSet) action {
 		defer conn.Close()
 		subject, began := ingest.Subject(prefix, ingest.RequestSubject, *pool, *class), time.Now()
 		for i := range *n {
-			scale := 1.0
-			if *n > 1 {
-				scale = 0.5 + rand.Float64()
-			}
-			of := func(tokens int64) int64 { return int64(float64(tokens)*scale + 0.5) }
-			x := requestEndedAt(time.Now(), of(*input), of(*cached), of(*output))
+			x := requestEndedAt(time.Now(), *input, *cached, *output)
 			if err := p.Publish(ctx, subject, x.ID, &ingest.Batch{Requests: []ingest.Request{x}}); err != nil {
 				return fmt.Errorf("%w (%d of %d records are stored)", err, i, *n)
 			}

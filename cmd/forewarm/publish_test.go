@@ -49,7 +49,7 @@ func TestPublishFails(t *testing.T) {
 		says []string
 	}{
 		{s.ClientURL(), []string{"forewarm.telemetry.request.chat.default", "no stream holds", "forewarm serve", "-config", "0 of 1"}},
-		{strings.Replace(s.ClientURL(), "//", "//few:b@", 1), []string{"forewarm.telemetry.request.chat.default", "permissions", "permissions.conf", "-creds"}},
+		{strings.Replace(s.ClientURL(), "//", "//few:b@", 1), []string{"forewarm.telemetry.request.chat.default", "permissions", "permissions.conf", "-config"}},
 	} {
 		code, _, errs := runHere(t.Context(), "publish", "-nats", tc.url)
 		if code != 1 {

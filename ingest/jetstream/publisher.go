@@ -51,7 +51,7 @@ func (p *Publisher) Publish(ctx context.Context, subject, msgID string, b *inges
 			return fmt.Errorf("publish to %s: %w", subject, err)
 		case errors.Is(denied, nats.ErrPermissionViolation):
 			return fmt.Errorf("publish to %s: %w; allow this user to publish there (deploy/nats/permissions.conf has the permissions), "+
-				"or connect as another user with -creds or -config", subject, denied)
+				"or connect as another user with -config", subject, denied)
 		case attempts < maxAttempts: // try again
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			return fmt.Errorf("publish to %s: no stream holds this subject; start forewarm serve, which makes the stream, or give its -config", subject)

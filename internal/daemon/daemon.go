@@ -80,7 +80,6 @@ type Daemon struct {
 	intake     *listener.Listener
 	dispatcher *sink.Dispatcher
 	reporter   *reporter // nil without a schedule
-	reconciled atomic.Pointer[reconciled]
 	listener   net.Listener
 	server     *server.Server
 

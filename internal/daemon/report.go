@@ -116,26 +116,13 @@ func (d *Daemon) openReporter() error {
 	return nil
 }
 
-type reconciled struct {
-	id     string
-	report *report.Report
-}
-
-// reconcile makes a report. It keeps the last one for the sinks.
+// reconcile makes a report.
 func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Report, error) {
-	if last := d.reconciled.Load(); last != nil && last.id == n.ID {
-		return last.report, nil
-	}
 	span := report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location}
-	r, err := report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, span)
-	if err != nil {
-		return nil, err
-	}
-	d.reconciled.Store(&reconciled{n.ID, r})
-	return r, nil
+	return report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, span)
 }
 
-// reportPage renders a report to deliver. It makes it again if another daemon made it, or this one before a restart.
+// reportPage makes a report again, to deliver it in a format.
 func (d *Daemon) reportPage(ctx context.Context, n *alerting.Report, format string) ([]byte, error) {
 	r, err := d.reconcile(ctx, n)
 	if err != nil {
