@@ -32,13 +32,14 @@ const (
 	maxNoticeMinutes = 60 // minutes before a saturation in which its alarm may begin
 )
 
-// newFixedPool creates a pool that was large enough in part of the tuning part's quarter hours.
-func newFixedPool(pool capacity.Pool, cfg alerting.Config, tuning []float64, part float64, from time.Time) *fixedPool {
+// newFixedPool creates a pool that was large enough in part of the quarter hours before a minute of the need, and is judged
+// from there, at a time.
+func newFixedPool(pool capacity.Pool, cfg alerting.Config, need []float64, minute int, part float64, from time.Time) *fixedPool {
 	var peaks []float64
-	for i := peakMinutes; i <= len(tuning); i++ {
-		peaks = append(peaks, slices.Max(tuning[i-peakMinutes:i]))
+	for i := peakMinutes; i <= minute; i++ {
+		peaks = append(peaks, slices.Max(need[i-peakMinutes:i]))
 	}
-	w := &fixedPool{pool: pool, cfg: cfg, replicas: 1, from: from}
+	w := &fixedPool{pool: pool, cfg: cfg, replicas: 1, from: from, need: need[minute:]}
 	if len(peaks) > 0 {
 		slices.Sort(peaks)
 		w.replicas = max(1, int(peaks[int(part*float64(len(peaks)-1))]))

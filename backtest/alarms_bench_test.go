@@ -77,12 +77,9 @@ func (p *policyPool) alarms(t *testing.T, third int) (all []*sizedAlarms, err er
 	if err != nil {
 		return nil, err
 	}
-	var tuning []float64
-	for _, load := range r.demand.Minutes[:r.minutes(r.scores.from)] {
-		tuning = append(tuning, r.own.pool.Need(load))
-	}
+	need := r.scene(r.own.pool).Need
 	for _, part := range alarmShares {
-		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, tuning, part, r.scores.from))
+		r.fixedPools = append(r.fixedPools, newFixedPool(r.pool, r.cfg.Decision, need, r.minutes(r.scores.from), part, r.scores.from))
 	}
 	if err := r.run(t.Context()); err != nil {
 		return nil, err

@@ -144,11 +144,6 @@ func (r *runner) serve(t time.Time) {
 	for ; r.now.Before(t); r.now = r.now.Add(features.Minute) {
 		load := r.demand.At(r.now)
 		need := r.own.pool.Need(load)
-		for _, w := range r.fixedPools {
-			if !r.now.Before(w.from) {
-				w.need = append(w.need, need)
-			}
-		}
 		if load.unknown() {
 			need = math.NaN() // drawn as a gap
 			r.holes++

@@ -18,8 +18,7 @@ import (
 func (r *runner) createPools() {
 	r.now = r.demand.Start
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
-	tuning := scene.Need[:r.minutes(r.scores.from)]
-	r.fixedPools = []*fixedPool{newFixedPool(r.pool, r.cfg.Decision, tuning, fixedPoolShare, r.scores.from)}
+	r.fixedPools = []*fixedPool{newFixedPool(r.pool, r.cfg.Decision, scene.Need, r.minutes(r.scores.from), fixedPoolShare, r.scores.from)}
 	for _, spec := range r.cfg.specs {
 		pool := r.pool
 		switch spec.Name {

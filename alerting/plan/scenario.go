@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -27,8 +26,7 @@ func changed(f func(*Change)) Change {
 // The places of the scenarios that every list has.
 const baselineIndex, launchIndex = 0, 1
 
-// Scenarios are the baseline, the launch, its worst case, and what else may happen. Scenarios that do not apply to the
-// pool are left out, and so is one that equals an earlier one for this traffic, such as without cached tokens.
+// Scenarios are the baseline, the launch, its worst case, and what else may happen.
 func (in *Input) Scenarios() []Scenario {
 	launch := in.Launch
 	worst := launch
@@ -48,20 +46,7 @@ func (in *Input) Scenarios() []Scenario {
 	if in.Pool.Limits != (capacity.Limits{}) || in.Pool.BudgetHourUSD > 0 {
 		all = append(all, Scenario{"limits_halved", "rate limits, quota and budget at half", changed(func(c *Change) { c.Limits = 0.5 })})
 	}
-	cached := in.Traffic.cached()
-	var out []Scenario
-	seen := map[Change]bool{}
-	for i, s := range all {
-		effect := s.Change
-		if !cached {
-			effect.CacheHit = 1
-		}
-		if i <= launchIndex || !seen[effect] {
-			out = append(out, s)
-		}
-		seen[effect] = true
-	}
-	return out
+	return all
 }
 
 // Outcome is the result of a scenario.
@@ -247,15 +232,13 @@ func use(name, title, unit string, demand, have float64) Use {
 	}
 }
 
-// shareAt is the share of the change at which demand for r in the minute exceeds have, in steps of 0.001.
+// shareAt is the share of the change at which demand for r in the minute exceeds have.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
-	const steps = 1000
-	if e.atOnce() {
+	before, after := r.demand(&e.Pool, e.Traffic.Minutes[minute]), r.demand(&e.Pool, e.loads[minute])
+	if e.atOnce() || before >= have {
 		return 0
 	}
-	return float64(sort.Search(steps, func(step int) bool {
-		return r.demand(&e.Pool, e.partly(float64(step)/steps).apply(e.Traffic.Minutes[minute])) > have
-	})) / steps
+	return (have - before) / (after - before)
 }
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate
