@@ -76,14 +76,10 @@ type TraceSummary struct {
 	Path         string   `json:"path"`
 	Format       string   `json:"format"`
 	Rows         int64    `json:"rows"`
-	Refused      int64    `json:"refused"`
-	Disordered   int64    `json:"disordered"`
-	FirstRefused string   `json:"first_refused,omitempty"` // place and reason; it may be disordered
+	Refused      int64    `json:"refused"`                 // with those out of order
+	FirstRefused string   `json:"first_refused,omitempty"` // place and reason
 	Notes        []string `json:"notes,omitempty"`
 }
-
-// Skipped counts the rows that were not used.
-func (t *TraceSummary) Skipped() int64 { return t.Refused + t.Disordered }
 
 // Prepare sets defaults, and checks a configuration before a trace is opened. Messages begin with the name of the
 // command's flag, without the dash.

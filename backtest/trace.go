@@ -332,8 +332,7 @@ func (r *Reader) read() error {
 		r.eof = true
 		return nil
 	case errors.As(err, &bad):
-		r.Summary.Refused++
-		r.skip(string(bad))
+		r.refuse(string(bad))
 		return nil
 	case err != nil:
 		return fmt.Errorf("%s:%d: %w", r.Summary.Path, r.lines.line, err)
@@ -342,8 +341,7 @@ func (r *Reader) read() error {
 	}
 	at := item.At().UnixNano()
 	if at < r.last {
-		r.Summary.Disordered++
-		r.skip(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.Format.reorder))
+		r.refuse(fmt.Sprintf("the row lies before one %d rows earlier: sort the file by time", r.Format.reorder))
 		return nil
 	}
 	r.Summary.Rows++
@@ -351,8 +349,9 @@ func (r *Reader) read() error {
 	return nil
 }
 
-// skip records why the newest row was skipped, if it is the first.
-func (r *Reader) skip(why string) {
+// refuse counts the newest row as refused. It keeps the reason of the first.
+func (r *Reader) refuse(why string) {
+	r.Summary.Refused++
 	if r.Summary.FirstRefused == "" {
 		r.Summary.FirstRefused = fmt.Sprintf("%s:%d: %s", r.Summary.Path, r.lines.line, why)
 	}

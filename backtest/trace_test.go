@@ -210,7 +210,7 @@ func TestLongRecordsInOrderOfArrival(t *testing.T) {
 		fmt.Fprintf(&b, `{"arrived_at":%d,"finished_at":%d,"prompt_tokens":1}`+"\n", at, at+runs)
 	}
 	lines, r := readAll(t, write(t, b.String()), Options{})
-	if c := r.Summary; len(lines) != n || c.Disordered+c.Refused != 0 {
+	if c := r.Summary; len(lines) != n || c.Refused != 0 {
 		t.Errorf("%d items, %+v; want all %d", len(lines), c, n)
 	}
 }
@@ -258,7 +258,7 @@ func TestRecordsOutOfOrder(t *testing.T) {
 			t.Errorf("row %d is %q, want %q", i, l, want)
 		}
 	}
-	if c := r.Summary; c.Disordered != 1 || c.Rows != n || !strings.Contains(c.FirstRefused, "sort the file by time") {
+	if c := r.Summary; c.Refused != 1 || c.Rows != n || !strings.Contains(c.FirstRefused, "sort the file by time") {
 		t.Errorf("%+v: want one record out of order, and %d rows", c, n)
 	}
 }

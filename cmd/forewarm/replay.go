@@ -92,8 +92,8 @@ func traceNotes(r *backtest.Reader, std streams) {
 	for _, n := range r.Summary.Notes {
 		fmt.Fprintln(std.err, "note:", n)
 	}
-	if c := r.Summary; c.Skipped() > 0 {
-		fmt.Fprintf(std.err, "note: %d rows were skipped, %d of them out of order; the first: %s\n", c.Skipped(), c.Disordered, c.FirstRefused)
+	if c := r.Summary; c.Refused > 0 {
+		fmt.Fprintf(std.err, "note: %d rows were skipped; the first: %s\n", c.Refused, c.FirstRefused)
 	}
 }
 
