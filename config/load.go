@@ -13,18 +13,14 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
-
 )
 
 // MaxBytes bounds the size of a configuration file.
 const MaxBytes = 1 << 20
 
-// Load reads and validates the configuration at path, with overrides from the environment. An empty path means the
-// defaults. Errors in the configuration are [Errors]; other errors are of reading the file.
+// Load reads and validates the configuration at path, with overrides from the environment. Errors in the configuration are
+// [Errors]; other errors are of reading the file.
 func Load(path string) (*Config, error) {
-	if path == "" {
-		return Parse("", nil, os.Getenv)
-	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w; name a readable file with -config", err)

@@ -24,9 +24,9 @@ func main() {
 	js := must(must(nats.Connect(os.Args[1])).JetStream())
 	pool, script := os.Args[2], os.Args[3]
 	events := must(js.SubscribeSync("forewarm.prescale."+pool, nats.OrderedConsumer(), nats.DeliverLastPerSubject()))
-	newest, wanted := int64(0), -1 // generation, replicas
-	stop := func() {}
-	failed := &atomic.Bool{}
+	newest, stop := int64(0), func() {} // generation, and the end of the script that runs
+	var wanted atomic.Int64             // replicas that the script has set, or is about to; -1 if it failed
+	wanted.Store(-1)
 	for m, err := range events.Msgs() {
 		var event alerting.Event
 		if invalid := json.Unmarshal(must(m, err).Data, &event); invalid != nil {
@@ -38,19 +38,18 @@ func main() {
 			continue
 		}
 		newest = e.Generation
-		if e.DesiredReplicas == wanted && !failed.Load() {
-			continue // the script has set this number, or is about to
+		n := int64(e.DesiredReplicas)
+		if wanted.Swap(n) == n {
+			continue
 		}
 		stop() // a new number does not wait until the one before is ready
 		ctx, cancel := context.WithCancel(context.Background())
 		stop = cancel
-		wanted = e.DesiredReplicas
-		failed = &atomic.Bool{}
-		go func(failed *atomic.Bool) {
-			err := exec.CommandContext(ctx, script, fmt.Sprint(e.DesiredReplicas)).Run()
+		go func() {
+			err := exec.CommandContext(ctx, script, fmt.Sprint(n)).Run()
 			if err != nil && ctx.Err() == nil {
-				log.Printf("%s %d failed: %v", script, e.DesiredReplicas, err)
-				failed.Store(true)
+				log.Printf("%s %d failed: %v", script, n, err)
+				wanted.CompareAndSwap(n, -1)
 			}
 			if err == nil && e.Action == alerting.ScaleOut {
 				ready := fmt.Appendf(nil, `{"event_id":%q,"stage":"ready","at":%d}`, e.ID, time.Now().UnixMilli())
@@ -58,7 +57,7 @@ func main() {
 					log.Print("acknowledgement: ", err)
 				}
 			}
-		}(failed)
+		}()
 	}
 }
 
