@@ -15,7 +15,6 @@ import (
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/forecaster/capacity"
 	"github.com/forewarm/forewarm/ingest/jetstream"
-	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/httpguard"
 	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/storage"
@@ -37,12 +36,12 @@ func check(f *flag.FlagSet) action {
 		}
 		if *health != "" {
 			if !strings.HasSuffix(*health, "/healthz") && !strings.HasSuffix(*health, "/readyz") {
-				return usagef("-health is %q: it must end in /healthz or /readyz, such as http://127.0.0.1:9464/healthz", httpclient.Redacted(*health))
+				return usagef("-health is %q: it must end in /healthz or /readyz, such as http://127.0.0.1:9464/healthz", value.Redacted(*health))
 			}
 			if err := askDaemon(ctx, io.Discard, "-health", *health, ""); err != nil {
 				return err
 			}
-			fmt.Fprintf(std.out, "ok  %s answers 200 OK\n", httpclient.Redacted(*health))
+			fmt.Fprintf(std.out, "ok  %s answers 200 OK\n", value.Redacted(*health))
 		}
 		return nil
 	}
@@ -134,7 +133,7 @@ func (f *findings) server(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	defer conn.Close()
-	f.add("nats", "connected to "+jetstream.Redact(conn.ConnectedUrl()), nil)
+	f.add("nats", "connected to "+value.Redacted(conn.ConnectedUrl()), nil)
 	js, stores, err := c.Join(ctx, conn)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func natsFlags(f *flag.FlagSet) (connect func(pool string) (conn *nats.Conn, p *
 		conn, err := jetstream.Connect(*c, nil)
 		if errors.Is(err, nats.ErrNoServers) || errors.As(err, new(*net.OpError)) {
 			return nil, nil, "", usagef("no NATS server at %s: %w; start the daemon (forewarm serve), or name another server with -nats or -config",
-				jetstream.Redact(c.URL), errors.Unwrap(err))
+				value.Redacted(c.URL), errors.Unwrap(err))
 		} else if err != nil { // a wrong user or key, or a file that cannot be read
 			return nil, nil, "", usagef("%w; without -config, nats.url is -nats here", err)
 		}

@@ -136,6 +136,9 @@ type replayer struct {
 }
 
 func (r *replayer) send(ctx context.Context, b *ingest.Batch) error {
+	if len(b.Requests) > 0 && r.first.IsZero() {
+		r.first = b.Requests[0].EventTime()
+	}
 	for part := range slices.Chunk(b.Requests, r.batch) {
 		class, due := part[0].Class, part[len(part)-1].EventTime()
 		for i := range part {

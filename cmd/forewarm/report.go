@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/forewarm/forewarm/internal/httpclient"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/server"
 )
 
@@ -36,7 +36,7 @@ const daemonTimeout = time.Minute
 // askDaemon copies the response of the daemon at base to a path. Errors name the flag that base is from. A response
 // without [server.HeaderAPI] is not of a daemon.
 func askDaemon(ctx context.Context, w io.Writer, from, base, path string) error {
-	at := httpclient.Redacted(base)
+	at := value.Redacted(base)
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(base, "?#") {
 		return usagef("%s is %q: it must be the URL of a running daemon, such as http://127.0.0.1:9464", from, at)

@@ -112,7 +112,7 @@ func TestUsage(t *testing.T) {
 		{"plan -from " + page.URL, 1, []string{page.URL, "no daemon", "-from must be"}},
 		{"check -health " + page.URL + "/healthz", 1, []string{page.URL, "no daemon", "-health must be"}},
 		{"check -health " + page.URL, 2, []string{"-health", page.URL, "/healthz or /readyz"}},
-		{"explain -url http://u:secret@127.0.0.1:1 chat", 1, []string{"no daemon answers at http://u:xxxxx@127.0.0.1:1"}},
+		{"explain -url http://u:secret@127.0.0.1:1 chat", 1, []string{"no daemon answers at http://xxxxx@127.0.0.1:1"}},
 		{"explain -url 127.0.0.1:1 chat", 2, []string{"-url", `"127.0.0.1:1"`, "such as http://127.0.0.1:9464"}},
 		{"explain -url= chat", 2, []string{"-url", `""`, "such as http://127.0.0.1:9464"}},
 		{"plan -from http://127.0.0.1:1", 1, []string{"no daemon answers at http://127.0.0.1:1", "refused", "-from is its address"}},

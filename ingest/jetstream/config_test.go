@@ -113,21 +113,3 @@ func TestConnectErrors(t *testing.T) {
 		})
 	}
 }
-
-func TestRedact(t *testing.T) {
-	for urls, want := range map[string]string{
-		"nats://u:p@h:4222":                    "nats://xxxxx@h:4222",
-		"u:p@h:4222":                           "xxxxx@h:4222",
-		"token@h":                              "xxxxx@h",
-		"h1:4222,u:p/w@h2, tls://u:p@@h3":      "h1:4222,xxxxx@h2, tls://xxxxx@h3",
-		"nats://u:p%2Fw%40@h,wss://token@h/ws": "nats://xxxxx@h,wss://xxxxx@h/ws",
-		"nats://h1:4222,h2":                    "nats://h1:4222,h2",
-		"nats://u:p,w@h":                       "nats://xxxxx@h",
-		"nats://h1:4222,u:p,w@h2,h3:4222":      "nats://h1:4222,xxxxx@h2,h3:4222",
-		"":                                     "",
-	} {
-		if got := Redact(urls); got != want {
-			t.Errorf("%q: got %q, want %q", urls, got, want)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forewarm/forewarm/internal/tlsconfig"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Connect dials c.URL, or the embedded server e if it is not nil. If the first attempt fails, the error names nats.url.
@@ -37,10 +37,10 @@ func Connect(c Config, e *Embedded, extra ...nats.Option) (*nats.Conn, error) {
 		return nil, fmt.Errorf("nats.embedded: %w", err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
 		return nil, fmt.Errorf("nats.url is %q: the server refuses the user: %w; set nats.creds_file, nats.nkey_file, or nats.user with nats.password_file to those of a user of that server",
-			Redact(c.URL), err)
+			value.Redacted(c.URL), err)
 	default:
 		return nil, fmt.Errorf("nats.url is %q: %w; start that server, correct nats.url or nats.creds_file, or leave both out to run an embedded one",
-			Redact(c.URL), err)
+			value.Redacted(c.URL), err)
 	}
 }
 
@@ -87,7 +87,7 @@ func LogTo(log *zap.Logger) nats.Option {
 			}
 		}
 		o.ReconnectedCB = func(conn *nats.Conn) {
-			log.Info("NATS connection is back", zap.String("server", Redact(conn.ConnectedUrl())))
+			log.Info("NATS connection is back", zap.String("server", value.Redacted(conn.ConnectedUrl())))
 		}
 		o.AsyncErrorCB = func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Warn("NATS connection", zap.Error(err))
@@ -95,9 +95,3 @@ func LogTo(log *zap.Logger) nats.Option {
 		return nil
 	}
 }
-
-// credentials finds what is before the @ of each URL. Schemes are optional, and a password may have a comma.
-var credentials = regexp.MustCompile(`(^|,)(\s*[A-Za-z][A-Za-z0-9+.-]*://|\s*)(?:[^,@/]*:[^,@/]*[^0-9,@/][^@]*,)?[^,]*@`)
-
-// Redact hides users, passwords and tokens in a list of URLs.
-func Redact(urls string) string { return credentials.ReplaceAllString(urls, "${1}${2}xxxxx@") }

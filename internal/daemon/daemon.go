@@ -23,6 +23,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/ingest/jetstream"
 	"github.com/forewarm/forewarm/ingest/listener"
+	"github.com/forewarm/forewarm/internal/value"
 	"github.com/forewarm/forewarm/pipeline"
 	"github.com/forewarm/forewarm/server"
 	"github.com/forewarm/forewarm/storage"
@@ -219,7 +220,7 @@ func (d *Daemon) Status() server.Status {
 	}
 	s.Sinks = d.sinkTrouble()
 	s.Connected = d.conn.IsConnected()
-	s.Connection = jetstream.Redact(d.conn.ConnectedUrl())
+	s.Connection = value.Redacted(d.conn.ConnectedUrl())
 	if !s.Connected {
 		s.Stream = "it cannot be seen without a connection"
 		s.Connection = "not connected; it is tried again: see that the NATS server runs and can be reached"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 
 	"github.com/forewarm/forewarm/alerting"
@@ -26,7 +25,6 @@ func (d *Daemon) openPages() {
 	d.server.Explain = d.explanation
 	d.server.Plan = d.plan
 	promapi.Register(d.server.Handle, d.store.Queryable(), storage.SeriesHelp(), d.version, slogFrom(d.log))
-	d.server.Handle("GET /reports/", http.HandlerFunc(d.serveReports))
 	d.handleDocument("GET /api/v1/report", "md", d.getReport)
 	d.handleDocument("GET /api/v1/plan", "html", d.getPlan)
 }
@@ -35,18 +33,6 @@ func (d *Daemon) openPages() {
 type stored struct {
 	storage.History
 	*stream.Reader
-}
-
-// serveReports answers with the files in the folder of reports, and with a list of them.
-func (d *Daemon) serveReports(w http.ResponseWriter, r *http.Request) {
-	root, err := os.OpenRoot(d.cfg.ReportDir()) // it opens nothing outside the folder
-	if err != nil {
-		server.WriteProblem(w, server.Problemf(http.StatusNotFound, "no report was made on schedule yet (report.schedule says when): %v", err))
-		return
-	}
-	defer root.Close()
-	w.Header().Set("Content-Security-Policy", server.DocumentPolicy)
-	http.StripPrefix("/reports/", http.FileServerFS(root.FS())).ServeHTTP(w, r)
 }
 
 // handleDocument answers with a document in the format that the query asks for.

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/forewarm/forewarm/config"
-	"github.com/forewarm/forewarm/ingest/jetstream"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Serve runs a daemon until ctx ends. It reloads the configuration on each value of hangups. It returns a [ConfigError],
@@ -77,7 +77,7 @@ func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error
 	d.exporter.Gauge("forewarm_config_last_reload_success_timestamp_seconds", "Unix time when the configuration in use was loaded.", func() float64 {
 		return float64(r.loadedAt.Load()) / 1e3
 	})
-	log.Info("serving", zap.Int("pools", len(cfg.Pools)), zap.String("nats", jetstream.Redact(d.NATSURL())),
+	log.Info("serving", zap.Int("pools", len(cfg.Pools)), zap.String("nats", value.Redacted(d.NATSURL())),
 		zap.String("http", d.HTTPAddress()), zap.String("stream", d.stream.Load().Config.Name), zap.String("clock", string(cfg.Clock)), zap.String("mode", string(cfg.Decision.Mode)))
 	return d, nil
 }

@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	reportEvery   = time.Second     // between two looks whether a report is due; the time of traffic may pass faster than the clock
-	reportMaxWait = time.Hour       // for a pipeline that is behind the wall clock
-	reportPause   = 5 * time.Minute // between two attempts to make a report
+	reportEvery = time.Second     // between two looks whether a report is due; the time of traffic may pass faster than the clock
+	reportPause = 5 * time.Minute // between two attempts to make a report
 )
 
 // reporter makes reports when they are due. Its effects are functions, so that tests can replace them.
@@ -146,14 +145,8 @@ func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice) error {
 	return d.decisions.AddNotice(ctx, n)
 }
 
-// reportClock is the time of the newest tick; zero before the first. On the wall clock it is at most reportMaxWait behind.
-func (d *Daemon) reportClock() time.Time {
-	tick, latest := locked(d, &d.status.Tick), time.Now().Add(-reportMaxWait)
-	if d.cfg.Clock != pipeline.EventClock && tick.Before(latest) {
-		return latest
-	}
-	return tick
-}
+// reportClock is the time of the newest tick; zero before the first.
+func (d *Daemon) reportClock() time.Time { return locked(d, &d.status.Tick) }
 
 // reported returns the end of the newest reported period. Before the first report it is now, or on the event clock the
 // first tick since the start.

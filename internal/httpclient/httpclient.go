@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/forewarm/forewarm/internal/tlsconfig"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Config says how a client authenticates. Secrets are named by file, and read again for each request.
@@ -29,7 +30,7 @@ func (c *Config) Check(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("url is %q: it must be http://host or https://host, with a port and path where there are any", Redacted(raw))
+		return fmt.Errorf("url is %q: it must be http://host or https://host, with a port and path where there are any", value.Redacted(raw))
 	case u.User != nil:
 		return errors.New("url contains credentials: set username and password_file")
 	case (c.Username == "") != (c.PasswordFile == ""):
@@ -51,18 +52,6 @@ func (c *Config) Check(raw string) error {
 		return fmt.Errorf("headers: %w", err)
 	}
 	return nil
-}
-
-// Redacted is a URL without its password.
-func Redacted(raw string) string {
-	u, err := url.Parse(raw)
-	switch {
-	case err == nil:
-		return u.Redacted()
-	case strings.Contains(raw, "@"): // there may be a password
-		return "…"
-	}
-	return raw
 }
 
 func (c *Config) prometheus() *config.HTTPClientConfig {

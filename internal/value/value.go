@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -163,6 +164,12 @@ func Cut(s string, limit int) string {
 	}
 	return s
 }
+
+// credentials finds what is before the @ of each URL. Schemes are optional, and a password may have a comma.
+var credentials = regexp.MustCompile(`(^|,)(\s*[A-Za-z][A-Za-z0-9+.-]*://|\s*)(?:[^,@/]*:[^,@/]*[^0-9,@/][^@]*,)?[^,]*@`)
+
+// Redacted hides users, passwords and tokens in a list of URLs.
+func Redacted(urls string) string { return credentials.ReplaceAllString(urls, "${1}${2}xxxxx@") }
 
 // DidYouMean asks whether the candidate that is most like an unknown name is meant. Apart from a common beginning and end,
 // the two differ in at most three characters, and in no more than they share. It is "" if no candidate does.

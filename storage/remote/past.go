@@ -18,6 +18,7 @@ import (
 
 	"github.com/forewarm/forewarm/internal/httpclient"
 	"github.com/forewarm/forewarm/internal/sleep"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 const (
@@ -223,7 +224,7 @@ func (p *Past) retry(ctx context.Context, query string, ask func(ctx context.Con
 			break // the result would be the same
 		}
 	}
-	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), httpclient.Redacted(p.url), err)
+	return fmt.Errorf("query %s of %s: %w", strconv.Quote(query), value.Redacted(p.url), err)
 }
 
 // Known counts the values that are known.
