@@ -33,10 +33,6 @@ func (t *Traffic) attempts() (mean float64) {
 	return mean
 }
 
-func (t *Traffic) cached() bool {
-	return slices.ContainsFunc(t.Minutes, func(l Load) bool { return l.Cached > 0 })
-}
-
 // Input is the input of a sheet.
 type Input struct {
 	Pool    Pool
@@ -154,7 +150,8 @@ func (s *Sheet) note(in *Input) {
 		}
 	}
 	note(missing != nil, "Not all is known of these resources, so they can run out unseen: %s.", strings.Join(missing, ", "))
-	note(!in.Traffic.cached(), "No cached tokens are known: all prompt tokens count as prefill.")
+	cached := func(l Load) bool { return l.Cached > 0 }
+	note(!slices.ContainsFunc(in.Traffic.Minutes, cached), "No cached tokens are known: all prompt tokens count as prefill.")
 	reserves, prefill := p.Reserves.String(), p.ReservesOf(capacity.PrefillRole).String()
 	note(reserves != "", "Replicas include a reserve: %s.", reserves)
 	note(p.Disaggregated && prefill != "", "Prefill replicas include a reserve: %s.", prefill)

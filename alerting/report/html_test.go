@@ -210,7 +210,7 @@ func TestTimeline(t *testing.T) {
 			t.Fatalf("minute %d: %s", i, diff)
 		}
 	}
-	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 5, 10_080: 30, MaxDays * 1440: 480} {
+	for minutes, want := range map[int]int{1: 1, 60: 1, 1440: 4, 10_080: 28, MaxDays * 1440: 372} {
 		if got := (&grid{end: minutes}).binMinutes(); got != want {
 			t.Errorf("bins of %d minutes for %d, want %d", got, minutes, want)
 		}

@@ -35,14 +35,7 @@ type ResourceTimeline struct {
 const maxBins = 360
 
 // binMinutes is the least width of a bin for at most maxBins.
-func (g *grid) binMinutes() int {
-	for _, width := range []int{1, 2, 5, 10, 15, 30, 60, 120, 240} {
-		if g.end-g.first <= width*maxBins {
-			return width
-		}
-	}
-	return 480
-}
+func (g *grid) binMinutes() int { return (g.end - g.first + maxBins - 1) / maxBins }
 
 // bins reduces the known values of minutes to one of each bin.
 func (g *grid) bins(reduce func([]float64) float64, of func(minute int) float64) (out []Number) {

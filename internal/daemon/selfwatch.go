@@ -26,8 +26,7 @@ type selfWatch struct {
 }
 
 func (d *Daemon) watchSelf(ctx context.Context) error {
-	d.checkSelf(d.watch, time.Now())
-	for sleep.For(ctx, selfEvery) {
+	for more := true; more; more = sleep.For(ctx, selfEvery) {
 		d.checkSelf(d.watch, time.Now())
 	}
 	return nil
