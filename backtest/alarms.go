@@ -32,9 +32,11 @@ const (
 	maxNoticeMinutes = 60 // minutes before a saturation in which its alarm may begin
 )
 
-// newFixedPool creates a pool that was large enough in part of the quarter hours before a minute of the need, and is judged
-// from there, at a time.
-func newFixedPool(pool capacity.Pool, cfg alerting.Config, need []float64, minute int, part float64, from time.Time) *fixedPool {
+// newFixedPool creates a pool that was large enough in part of the quarter hours before a minute of the need. From that
+// minute on, which begins at a time, its alarms count.
+func newFixedPool(
+	pool capacity.Pool, cfg alerting.Config, need []float64, minute int, part float64, from time.Time,
+) *fixedPool {
 	var peaks []float64
 	for i := peakMinutes; i <= minute; i++ {
 		peaks = append(peaks, slices.Max(need[i-peakMinutes:i]))

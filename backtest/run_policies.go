@@ -18,7 +18,9 @@ import (
 func (r *runner) createPools() {
 	r.now = r.demand.Start
 	scene := r.scene(NewFluidPool(r.pool, r.demand.Start, r.cfg.Seed))
-	r.fixedPools = []*fixedPool{newFixedPool(r.pool, r.cfg.Decision, scene.Need, r.minutes(r.scores.from), fixedPoolShare, r.scores.from)}
+	from := r.scores.from
+	fixed := newFixedPool(r.pool, r.cfg.Decision, scene.Need, r.minutes(from), fixedPoolShare, from)
+	r.fixedPools = []*fixedPool{fixed}
 	for _, spec := range r.cfg.specs {
 		pool := r.pool
 		switch spec.Name {

@@ -18,8 +18,8 @@ import (
 // MaxBytes bounds the size of a configuration file.
 const MaxBytes = 1 << 20
 
-// Load reads and validates the configuration at path, with overrides from the environment. Errors in the configuration are
-// [Errors]; other errors are of reading the file.
+// Load reads and validates the configuration at path, with overrides from the environment. Errors in the configuration
+// are [Errors]; other errors are of reading the file.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -106,8 +106,8 @@ func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// env sets the values and lists of values of a section from the environment. Keys inside lists, maps and optional sections
-// are only in the file.
+// env sets the values and lists of values of a section from the environment. Keys inside lists, maps and optional
+// sections are only in the file.
 func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
 	for _, f := range fieldsOf(v.Type()) {
 		key, field, kind := join(path, f.Name), v.FieldByIndex(f.Index), f.Type.Kind()

@@ -8,8 +8,8 @@ type Load struct {
 	Prompt   float64
 	Cached   float64 // part of Prompt
 	Output   float64
-	// Spread is the KV cache that requests hold, over that of requests with prompts of one length and exponential outputs. Lengths
-	// that vary more hold several times as much.
+	// Spread is the KV cache that requests hold, over that of requests with prompts of one length and exponential
+	// outputs. Lengths that vary more hold several times as much.
 	Spread float64
 }
 
@@ -51,17 +51,20 @@ type Stated struct {
 func (s Stated) Load() (Load, error) {
 	switch {
 	case !(s.RequestsPerS > 0 && s.RequestsPerS <= maxRequestsPerS):
-		return Load{}, fmt.Errorf("requests-per-s is %g: it must be above 0 and at most %g", s.RequestsPerS, maxRequestsPerS)
+		return Load{}, fmt.Errorf("requests-per-s is %g: it must be above 0 and at most %g",
+			s.RequestsPerS, maxRequestsPerS)
 	case !(s.CacheHit >= 0 && s.CacheHit <= 1):
 		return Load{}, fmt.Errorf("cache-hit is %g: it must be 0 to 1", s.CacheHit)
 	case !(s.Prompt >= 0 && s.Prompt < maxTokens && s.Output >= 0 && s.Output < maxTokens):
-		return Load{}, fmt.Errorf("prompt is %g and output is %g: they must be at least 0 and below %g", s.Prompt, s.Output, maxTokens)
+		return Load{}, fmt.Errorf("prompt is %g and output is %g: they must be at least 0 and below %g",
+			s.Prompt, s.Output, maxTokens)
 	}
-	prompt := s.RequestsPerS * s.Prompt
-	return Load{Requests: s.RequestsPerS, Prompt: prompt, Cached: prompt * s.CacheHit, Output: s.RequestsPerS * s.Output, Spread: 1}, nil
+	prompt, output := s.RequestsPerS*s.Prompt, s.RequestsPerS*s.Output
+	return Load{Requests: s.RequestsPerS, Prompt: prompt, Cached: prompt * s.CacheHit, Output: output, Spread: 1}, nil
 }
 
-// FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown), which give the spread.
+// FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown), which give the
+// spread.
 func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl float64) Load {
 	if !(requests > 0) {
 		return Load{}

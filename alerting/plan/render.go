@@ -68,8 +68,9 @@ func (o *Outcome) unsized() string {
 	if o.Replicas.Known() && o.Prefill.Known() {
 		return ""
 	}
-	return "no resource of a replica, or of those of one role, has a known demand and a known capacity. Set kv_capacity_tokens, prefill_tokens_per_s " +
-		"and decode_tokens_per_s of the pool. If they are set, the traffic lacks token counts."
+	return "no resource of a replica, or of those of one role, has a known demand and a known capacity. " +
+		"Set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of the pool. " +
+		"If they are set, the traffic lacks token counts."
 }
 
 func replicas(n, prefill number) string {

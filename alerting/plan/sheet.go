@@ -1,9 +1,8 @@
 // Package plan answers, before a launch, which resource of a pool runs out first, when, and how many replicas are
 // needed: the launch sheet and its scenarios.
 //
-// It works on loads: sums over requests per second. A
-// [Change] multiplies them, a [Scenario] is a named change, and [New] compares each with the pool's capacity. Pure: no
-// clock, no I/O. Cost O(minutes · scenarios).
+// It works on loads: sums over requests per second. A [Change] multiplies them, a [Scenario] is a named change, and
+// [New] compares each with the pool's capacity. Pure: no clock, no I/O. Cost O(minutes · scenarios).
 package plan
 
 import (
@@ -151,7 +150,8 @@ func (s *Sheet) note(in *Input) {
 	}
 	note(missing != nil, "Not all is known of these resources, so they can run out unseen: %s.", strings.Join(missing, ", "))
 	cached := func(l Load) bool { return l.Cached > 0 }
-	note(!slices.ContainsFunc(in.Traffic.Minutes, cached), "No cached tokens are known: all prompt tokens count as prefill.")
+	note(!slices.ContainsFunc(in.Traffic.Minutes, cached),
+		"No cached tokens are known: all prompt tokens count as prefill.")
 	reserves, prefill := p.Reserves.String(), p.ReservesOf(capacity.PrefillRole).String()
 	note(reserves != "", "Replicas include a reserve: %s.", reserves)
 	note(p.Disaggregated && prefill != "", "Prefill replicas include a reserve: %s.", prefill)

@@ -124,7 +124,8 @@ func (p *planFlags) readTrace(ctx context.Context, counting features.Config, std
 	defer reader.Close()
 	pool := &p.in.Pool
 	counting.Lateness = 0 // a trace is complete
-	counting.Service = map[string]features.Service{pool.Name: {PrefillTokensPerS: pool.Rates.PrefillTokensPerS, ITL: pool.ITL}}
+	speed := features.Service{PrefillTokensPerS: pool.Rates.PrefillTokensPerS, ITL: pool.ITL}
+	counting.Service = map[string]features.Service{pool.Name: speed}
 	demand, err := backtest.Scan(ctx, backtest.NewSource(reader, pool.Name), counting)
 	if err != nil {
 		return err
