@@ -1,18 +1,22 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // MaxBytes bounds the size of a configuration file.
@@ -41,7 +45,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	c := Default()
 	v := reflect.ValueOf(c).Elem()
 	d.document(data, v, "")
-	d.env(v, "", getenv)
+	d.env(v, getenv)
 	if len(d.errs) > 0 {
 		return nil, d.errs
 	}
@@ -106,17 +110,27 @@ func EnvName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// env sets the values and lists of values of a section from the environment. Keys inside lists, maps and optional
-// sections are only in the file.
-func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) {
+// settable calls do with each key of section v that the environment can set: values and lists of values. Keys inside
+// lists, maps and optional sections are only in the file.
+func settable(v reflect.Value, path string, do func(key string, field reflect.Value)) {
 	for _, f := range fieldsOf(v.Type()) {
-		key, field, kind := join(path, f.Name), v.FieldByIndex(f.Index), f.Type.Kind()
+		key, field := join(path, f.Name), v.FieldByIndex(f.Index)
+		switch kind := f.Type.Kind(); {
+		case kind == reflect.Struct:
+			settable(field, key, do)
+		case kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+		default:
+			do(key, field)
+		}
+	}
+}
+
+func (d *decoder) env(v reflect.Value, getenv func(string) string) {
+	settable(v, "", func(key string, field reflect.Value) {
 		name := EnvName(key)
 		switch text := getenv(name); {
-		case kind == reflect.Struct:
-			d.env(field, key, getenv)
-		case text == "", kind == reflect.Map, kind == reflect.Pointer, kind == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
-		case kind == reflect.String: // as it is: neither a path nor a password of the file
+		case text == "":
+		case field.Kind() == reflect.String: // as it is: neither a path nor a password of the file
 			d.source[key] = name
 			field.SetString(text)
 			d.note(key, text)
@@ -126,7 +140,24 @@ func (d *decoder) env(v reflect.Value, path string, getenv func(string) string) 
 			in.document([]byte(text), field, key)
 			d.errs = append(d.errs, in.errs...)
 		}
+	})
+}
+
+// ofService matches variables that Kubernetes sets for a service whose name begins with forewarm.
+var ofService = regexp.MustCompile(`^` + EnvPrefix + `(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// UnknownEnv returns a sentence on each variable that has the prefix, and sets no key. environ is as of [os.Environ].
+func UnknownEnv(environ []string) (warnings []string) {
+	var known []string
+	settable(reflect.ValueOf(Default()).Elem(), "", func(key string, _ reflect.Value) { known = append(known, EnvName(key)) })
+	for _, x := range environ {
+		name, text, _ := strings.Cut(x, "=")
+		if text != "" && strings.HasPrefix(name, EnvPrefix) && !slices.Contains(known, name) && !ofService.MatchString(name) {
+			warnings = append(warnings, fmt.Sprintf("%s is set, but no key has this variable: %s", name,
+				cmp.Or(value.DidYouMean(name, known), "keys inside lists, maps and optional sections are only in the file")))
+		}
 	}
+	return warnings
 }
 
 func isFile(key string) bool {

@@ -90,6 +90,14 @@ type Change struct {
 // Same changes nothing.
 var Same = Change{Rate: 1, Prompt: 1, Output: 1, CacheHit: 1, Limits: 1}
 
+// partly is the share s of a change.
+func (c Change) partly(s float64) Change {
+	between := func(x float64) float64 { return 1 + s*(x-1) }
+	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)
+	c.Retry *= s
+	return c
+}
+
 // atOnce reports whether a change of supply comes at once, not over the ramp.
 func (c Change) atOnce() bool { return c.Lost > 0 || c.Limits < 1 }
 

@@ -282,6 +282,9 @@ func TestChange(t *testing.T) {
 		if !near(long.Prompt, 2*l.Prompt, 1e-9) || !near(long.Output, 3*l.Output, 1e-9) || !near(long.Cached, 2*l.Cached, 1e-9) {
 			t.Fatalf("%+v becomes %+v", l, long)
 		}
+		if c := changed(func(c *Change) { c.Rate, c.Retry = 3, .2 }); c.partly(1) != c || c.partly(0) != Same {
+			t.Fatalf("all of a change is %+v, none %+v", c.partly(1), c.partly(0))
+		}
 	})
 }
 

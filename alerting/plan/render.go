@@ -65,12 +65,16 @@ func (s *Sheet) Headline() string {
 
 // unsized says why the number of replicas is not known, and what to set; "" if it is known.
 func (o *Outcome) unsized() string {
-	if o.Replicas.Known() && o.Prefill.Known() {
+	who, keys := "replica", "kv_capacity_tokens, prefill_tokens_per_s or decode_tokens_per_s"
+	switch {
+	case o.Replicas.Known() && o.Prefill.Known():
 		return ""
+	case o.Replicas.Known():
+		who, keys = "prefill replica", "prefill_tokens_per_s"
+	case o.Prefill > 0:
+		who, keys = "decode replica", "kv_capacity_tokens or decode_tokens_per_s"
 	}
-	return "no resource of a replica, or of those of one role, has a known demand and a known capacity. " +
-		"Set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of the pool. " +
-		"If they are set, the traffic lacks token counts."
+	return fmt.Sprintf("no resource of a %s has a known demand and a known capacity. Set %s of the pool. If they are set, the traffic lacks token counts.", who, keys)
 }
 
 func replicas(n, prefill number) string {

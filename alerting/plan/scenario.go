@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/forecaster/capacity"
@@ -232,13 +233,15 @@ func use(name, title, unit string, demand, have float64) Use {
 	}
 }
 
-// shareAt is the share of the change at which demand for r in the minute exceeds have.
+// shareAt is the share of the change at which demand for r in the minute exceeds have, in steps of 0.001.
 func (e *evaluation) shareAt(r *resource, minute int, have float64) float64 {
-	before, after := r.demand(&e.Pool, e.Traffic.Minutes[minute]), r.demand(&e.Pool, e.loads[minute])
-	if e.atOnce() || before >= have {
+	const steps = 1000
+	if e.atOnce() {
 		return 0
 	}
-	return (have - before) / (after - before)
+	return float64(sort.Search(steps, func(step int) bool {
+		return r.demand(&e.Pool, e.partly(float64(step)/steps).apply(e.Traffic.Minutes[minute])) > have
+	})) / steps
 }
 
 // queue is the number of requests waiting after a warm-up that starts at saturation: arrivals above the service rate

@@ -43,11 +43,11 @@ func TestUnknownCapacity(t *testing.T) {
 		"prefill replicas": {func(c *capacity.Config) {
 			c.Disaggregated.PrefillReplicas.Max, c.PrefillTokensPerS = 20, 0
 			c.KVCapacityTokens, c.DecodeTokensPerS = 1e6, 1e6
-		}, "Set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of the pool.", true, false},
+		}, "Set prefill_tokens_per_s of the pool.", true, false},
 		"decode replicas": {func(c *capacity.Config) {
 			none(c)
 			c.Disaggregated.PrefillReplicas.Max, c.PrefillTokensPerS = 20, 1e6
-		}, "Set kv_capacity_tokens, prefill_tokens_per_s and decode_tokens_per_s of the pool.", false, true},
+		}, "Set kv_capacity_tokens or decode_tokens_per_s of the pool.", false, true},
 		"only a limit of the pool": {func(c *capacity.Config) {
 			none(c)
 			c.Limits.RequestsPerMin = 100 * 60 * 1.1

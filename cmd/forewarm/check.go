@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -78,6 +79,9 @@ func checkConfig(ctx context.Context, path string, offline bool, std streams) er
 	}
 	for i := range pools {
 		f.capacity(&pools[i])
+	}
+	for _, warning := range config.UnknownEnv(os.Environ()) {
+		f.warn(warning)
 	}
 	if offline {
 		return nil

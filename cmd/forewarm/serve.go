@@ -28,6 +28,10 @@ func serve(f *flag.FlagSet) action {
 				return nil, err
 			}
 			cfg.Clock = cmp.Or(pipeline.Clock(clock), cfg.Clock)
+			log := daemon.NewLogger(cfg.Log)
+			for _, warning := range config.UnknownEnv(os.Environ()) {
+				log.Warn(warning)
+			}
 			return cfg, nil
 		}
 		return daemon.Serve(ctx, load, hangups, versionString())

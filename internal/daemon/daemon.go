@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/alerting/sink"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/ingest"
@@ -35,6 +37,8 @@ type Options struct {
 	Version string
 	Log     *zap.Logger
 	OnTick  func(*pipeline.Output) // is called after each tick, on the goroutine of the pipeline; may be nil
+
+	alerts *alerting.AlertTracker // about the daemon itself, by the one before a reload; nil for none
 }
 
 // ConfigError is an error in the configuration, or in a file that it names.
@@ -162,6 +166,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (_ *Daemon, err err
 	_, skipped := d.countIntake() // what a saved state counts was skipped before
 	d.watch = &selfWatch{
 		began:   time.Now().Truncate(time.Second),
+		alerts:  cmp.Or(o.alerts, new(alerting.AlertTracker)),
 		skipped: skipped,
 	}
 	return d, nil

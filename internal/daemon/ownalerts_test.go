@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
 
@@ -74,7 +75,7 @@ func TestOwnAlerts(t *testing.T) {
 		"sinks: {alertmanager: {urls: ['"+alertmanager+"'], watchdog: true}, webhooks: [{name: ops, url: '"+consumer.URL+"', secret_file: "+keys+"}]}")
 
 	now := time.Now()
-	w := &selfWatch{began: now.Truncate(time.Second)}
+	w := &selfWatch{began: now.Truncate(time.Second), alerts: new(alerting.AlertTracker)}
 	p.checkSelf(w, now)
 	minutes, looks := 0, 0
 	// minute publishes the requests of one minute, and a watermark as the ticker does. Requests of gw-2 end ahead of

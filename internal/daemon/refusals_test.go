@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/ingest"
 	"github.com/forewarm/forewarm/internal/testenv"
 )
@@ -156,7 +157,7 @@ func TestUnusedRequestsAreSeen(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := &selfWatch{began: time.Now()}
+	w := &selfWatch{began: time.Now(), alerts: new(alerting.AlertTracker)}
 	d.checkSelf(w, time.Now())
 	post := func(path, authorization, body string) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/forewarm/forewarm/alerting"
 	"github.com/forewarm/forewarm/config"
 	"github.com/forewarm/forewarm/internal/value"
 )
@@ -58,11 +59,12 @@ type reloader struct {
 
 	refused  atomic.Pointer[string] // when and why the last reload was refused; nil if it was not
 	loadedAt atomic.Int64           // the configuration in use; milliseconds since 1970
+	alerts   alerting.AlertTracker  // about the daemon itself: the end of one is sent also after a reload
 }
 
 func (r *reloader) open(ctx context.Context, cfg *config.Config) (*Daemon, error) {
 	log := NewLogger(cfg.Log)
-	d, err := New(ctx, cfg, Options{Version: r.version, Log: log})
+	d, err := New(ctx, cfg, Options{Version: r.version, Log: log, alerts: &r.alerts})
 	if err != nil {
 		return nil, err
 	}

@@ -34,9 +34,10 @@ type reporter struct {
 	clock        func() time.Time                       // see Daemon.reportClock
 	lastReported func() (reported time.Time, err error) // see Daemon.reported
 	reconcile    func(ctx context.Context, n *alerting.Report) (*report.Report, error)
-	store        func(ctx context.Context, n alerting.Notice) error // stores the files, and the notice in the log
-	note         func(err error)                                    // of an attempt; nil if it succeeded
-	log          *zap.Logger
+	// store keeps the files of a report, and its notice in the log.
+	store func(ctx context.Context, n *alerting.Report, r *report.Report) error
+	note  func(err error) // of an attempt; nil if it succeeded
+	log   *zap.Logger
 
 	reported time.Time // owned by Run; zero until it is known
 }
@@ -89,7 +90,7 @@ func (r *reporter) make(ctx context.Context, p report.Span) error {
 		return err
 	}
 	n.Summary = x.Summary
-	if err := r.store(ctx, alerting.Notice{Report: n}); err != nil {
+	if err := r.store(ctx, n, x); err != nil {
 		return err
 	}
 	r.log.Info("report made", zap.String("report", n.Name), zap.Strings("summary", n.Summary))
@@ -131,18 +132,18 @@ func (d *Daemon) reportPage(ctx context.Context, n *alerting.Report, format stri
 }
 
 // storeReport writes the files of a report, and then its notice to the log: until that is there, a report is made again.
-func (d *Daemon) storeReport(ctx context.Context, n alerting.Notice) error {
+func (d *Daemon) storeReport(ctx context.Context, n *alerting.Report, r *report.Report) error {
 	for _, format := range []string{"md", "json", "html"} {
-		page, err := d.reportPage(ctx, n.Report, format)
+		page, err := report.Render(r, format)
 		if err != nil {
 			return err
 		}
-		err = storage.WriteFile(filepath.Join(d.cfg.ReportDir(), n.Report.Name+"."+format), page)
+		err = storage.WriteFile(filepath.Join(d.cfg.ReportDir(), n.Name+"."+format), page)
 		if err != nil {
 			return fmt.Errorf("report.dir %s: %w; make room in it, or make it writable", d.cfg.ReportDir(), err)
 		}
 	}
-	return d.decisions.AddNotice(ctx, n)
+	return d.decisions.AddNotice(ctx, alerting.Notice{Report: n})
 }
 
 // reportClock is the time of the newest tick; zero before the first.

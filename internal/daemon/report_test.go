@@ -51,13 +51,13 @@ func newTestReporter(t *testing.T, dir, expression, zone string) *testReporter {
 			}
 		},
 		reconcile: func(context.Context, *alerting.Report) (*report.Report, error) { return &report.Report{}, d.broken },
-		store: func(_ context.Context, n alerting.Notice) error {
+		store: func(_ context.Context, n *alerting.Report, _ *report.Report) error {
 			if d.full {
 				return errors.New("no space left on device")
 			}
-			d.sent = append(d.sent, n.Report.From.Format("2 Jan 15:04")+" to "+n.Report.To.Format("2 Jan 15:04"))
-			d.titles = append(d.titles, n.Report.When)
-			return os.WriteFile(filepath.Join(dir, "log"), n.Report.To.AppendFormat(nil, time.RFC3339), 0o600)
+			d.sent = append(d.sent, n.From.Format("2 Jan 15:04")+" to "+n.To.Format("2 Jan 15:04"))
+			d.titles = append(d.titles, n.When)
+			return os.WriteFile(filepath.Join(dir, "log"), n.To.AppendFormat(nil, time.RFC3339), 0o600)
 		},
 	}
 	return d

@@ -20,7 +20,7 @@ const (
 // raised again. One goroutine owns it.
 type selfWatch struct {
 	began   time.Time
-	alerts  alerting.AlertTracker
+	alerts  *alerting.AlertTracker
 	intake  []alerting.Vitals // counts since the start, one per check, oldest first, at most selfWindow + 1
 	skipped map[string]uint64 // at the last check, see countIntake
 }

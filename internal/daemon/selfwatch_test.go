@@ -8,7 +8,7 @@ import (
 
 // TestSelfWatchWindow: only counts of the last selfWindow checks are summed.
 func TestSelfWatchWindow(t *testing.T) {
-	w := &selfWatch{}
+	w := &selfWatch{alerts: new(alerting.AlertTracker)}
 	for check := range 40 {
 		now := alerting.Vitals{Records: uint64(10 * check), Lost: uint64(min(check, 5)), Refused: map[string]uint64{"bad_time": uint64(check)}}
 		v := w.count(now)
