@@ -26,7 +26,8 @@ const (
 // calibrated regression", §3). Ranks do not depend on supply, so it learns from every window, also if nothing was ever
 // short.
 //
-// It learns from windows of each of calibratedHorizons, because forecasts are worse far ahead.
+// It learns from windows of each of calibratedHorizons, because forecasts are worse far ahead, and of each stage of
+// silence: ranks in traffic do not say how likely it is that traffic comes back.
 //
 // Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
@@ -34,9 +35,9 @@ type Calibrator struct {
 }
 
 type calibratorDimension struct {
-	Name  string                         `cbor:"1,keyasint"`
-	Ranks [numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
-	Open  []openWindow                   `cbor:"4,keyasint"` // oldest first
+	Name  string                                    `cbor:"1,keyasint"`
+	Ranks [numStages][numHorizons][rankBins]float64 `cbor:"2,keyasint"` // windows by rank, older ones counting less
+	Open  []openWindow                              `cbor:"4,keyasint"` // oldest first
 }
 
 // openWindow is what was forecast at an origin whose minutes are not over.
@@ -44,6 +45,7 @@ type openWindow struct {
 	_ struct{} `cbor:",toarray"`
 
 	From  int64                              // the first minute, since the Unix epoch
+	Stage int                                // of silence at the origin: see stageMinutes
 	Done  int                                // number of calibratedHorizons that are over
 	Peaks [numHorizons][rankBins - 1]float32 // quantiles of the paths' highest demand, at 1/20, 2/20, …
 }
@@ -55,7 +57,7 @@ func (c *Calibrator) Issue(pf *PoolForecast) {
 	}
 	minute := pf.Origin.Unix() / 60
 	for i := range pf.Total {
-		w, name := openWindow{From: minute}, pf.Total[i].Dimension
+		w, name := openWindow{From: minute, Stage: pf.Total[i].Basis.Stage}, pf.Total[i].Dimension
 		w.setPeaks(pf.Total[i].Paths)
 		d := c.find(name)
 		if d == nil {
@@ -98,7 +100,7 @@ func (c *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 					highest = max(highest, demand(d.Name, w.From+int64(m))) // NaN stays
 				}
 				if !math.IsNaN(highest) { // overlapping windows together count as one
-					countRank(&d.Ranks[w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
+					countRank(&d.Ranks[w.Stage][w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
 				}
 				w.Done++
 			}
@@ -140,11 +142,11 @@ func (c *Calibrator) find(name string) *calibratorDimension {
 // horizonCurves are the curves of a dimension at each of calibratedHorizons.
 type horizonCurves [numHorizons]rankCurve
 
-// curvesOf a dimension. Those of a nil Calibrator, or of an unknown dimension, change nothing.
-func (c *Calibrator) curvesOf(name string) (curves horizonCurves) {
+// curvesOf a dimension at a stage of silence. Those of a nil Calibrator, or of an unknown dimension, change nothing.
+func (c *Calibrator) curvesOf(name string, stage int) (curves horizonCurves) {
 	var ranks [numHorizons][rankBins]float64
 	if c != nil && c.find(name) != nil {
-		ranks = c.find(name).Ranks
+		ranks = c.find(name).Ranks[stage]
 	}
 	for i := range curves {
 		sum := 0.0

@@ -65,13 +65,36 @@ func TestCalibratorByHorizon(t *testing.T) {
 	o := Calibrator{Dimensions: []calibratorDimension{{Name: "kv"}}}
 	plain := project(&o)
 	d := o.find("kv")
-	d.Ranks[numHorizons-1] = [rankBins]float64{100, 100, 100} // the demand was low at the last horizon
+	d.Ranks[0][numHorizons-1] = [rankBins]float64{100, 100, 100} // the demand was low at the last horizon
 	if p := project(&o); p != plain {
 		t.Errorf("probabilities %v, want those without learning, %v", p, plain)
 	}
-	d.Ranks[numHorizons-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
+	d.Ranks[0][numHorizons-1] = [rankBins]float64{17: 100, 18: 100, 19: 100} // it was high
 	if p := project(&o); p[29] != plain[29] || !(p[44] > p[29]+.05) || p[59] < .9 {
 		t.Errorf("probability within 30 min %g, %g before learning; within 45 min %g; within 60 min %g", p[29], plain[29], p[44], p[59])
+	}
+}
+
+// TestCalibratorBySilence: what was learned in traffic does not make the end of a silence likely, and the other way round.
+func TestCalibratorBySilence(t *testing.T) {
+	pf := evenPaths(0)
+	var o Calibrator
+	project := func(stage int) float64 {
+		pf.Total[0].Basis.Stage = stage
+		return Project(&pf, fixedCapacity{"kv": 50}, fixedLag(time.Minute), Supply{Ready: 1}, 0, 5*time.Minute, &o).Probability
+	}
+	for m := range 2000 {
+		stage, y := m/1000, 99.
+		if stage > 0 {
+			y = 1
+		}
+		pf = evenPaths(m)
+		pf.Total[0].Basis.Stage = stage
+		o.Issue(&pf)
+		o.Learn(minuteAt(m+5), func(string, int64) float64 { return y })
+	}
+	if traffic, silent, longer := project(0), project(1), project(2); traffic < .9 || silent > .1 || math.Abs(longer-.5) > .01 {
+		t.Errorf("probability in traffic %.2f, in silence %.2f, in a longer one %.2f; want 1, 0 and the share of paths", traffic, silent, longer)
 	}
 }
 
@@ -87,7 +110,7 @@ func TestCalibratorBounds(t *testing.T) {
 		t.Errorf("%d open windows, want %d", n, Horizon)
 	}
 	o.Learn(minuteAt(400), func(string, int64) float64 { return math.NaN() })
-	if d := o.Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numHorizons][rankBins]float64{} {
+	if d := o.Dimensions[0]; len(d.Open) != 0 || d.Ranks != [numStages][numHorizons][rankBins]float64{} {
 		t.Errorf("learned %v from unknown minutes, %d open windows", d.Ranks, len(d.Open))
 	}
 	pf := evenPaths(500)
@@ -99,7 +122,7 @@ func TestCalibratorBounds(t *testing.T) {
 	pf = ramp("kv", 7, 0)
 	o.Issue(&pf)
 	o.Learn(minuteAt(5), func(string, int64) float64 { return 7 })
-	ranks := o.Dimensions[0].Ranks[0]
+	ranks := o.Dimensions[0].Ranks[0][0]
 	for i := range ranks {
 		if math.Abs(ranks[i]-1./(5*rankBins)) > 1e-12 {
 			t.Fatalf("ranks of a tie: %v", ranks)
@@ -110,9 +133,9 @@ func TestCalibratorBounds(t *testing.T) {
 // level is the inverse of at. Without a calibrator a curve changes nothing.
 func TestRankCurve(t *testing.T) {
 	d := calibratorDimension{Name: "kv"}
-	d.Ranks[0], d.Ranks[1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
+	d.Ranks[0][0], d.Ranks[0][1] = [rankBins]float64{9, 4, 2, 0, 0, 1, 7}, [rankBins]float64{15: 30}
 	o := &Calibrator{Dimensions: []calibratorDimension{d}}
-	learned, none := o.curvesOf("kv"), (*Calibrator)(nil).curvesOf("kv")
+	learned, none := o.curvesOf("kv", 0), (*Calibrator)(nil).curvesOf("kv", 0)
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15, 60} {
 			c, plain := learned.by(h), none.by(h)

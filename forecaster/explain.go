@@ -10,12 +10,13 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Basis is what a forecast was made from: Input and Events for [Explain], Covered for metrics, Recent for projections.
+// Basis is what a forecast was made from: Input and Events for [Explain], Covered for metrics, Recent and Stage for projections.
 type Basis struct {
 	Input   *network.Input // nil if the network had no input. Read-only
 	Covered Covered        // of the window maximum
 	Events  []EventEffect  // with an effect within the horizon or just before
 	Recent  shapeSums      // load of the last ten minutes
+	Stage   int            // of silence, 0 in traffic: see stageMinutes
 }
 
 // Covered counts outcomes at or below each published quantile, one in originEvery minutes, with a memory of a week.

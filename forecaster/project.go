@@ -138,13 +138,14 @@ func Project(
 				"requests share prefixes: the engines hold only %.2f of their KV tokens, so the KV capacity of a replica counts as larger", per/carries))
 			per = carries
 		}
-		r := projectResource(name, per, f.Paths, drawCapacity(pool, name, ready), span, calibrator)
+		curves := calibrator.curvesOf(name, f.Basis.Stage)
+		r := projectResource(name, per, f.Paths, drawCapacity(pool, name, ready), span, &curves)
 		r.Demand = f.Now.Mean
 		if have := per * float64(ready[0][0]); have > 0 {
 			r.Utilisation = r.Demand / have
 		}
 		if reserve > 0 {
-			r.AfterFailure = new(projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, calibrator).Headroom)
+			r.AfterFailure = new(projectResource(name, per, f.Paths, drawCapacity(pool, name, left), span, &curves).Headroom)
 		}
 		p.Resources = append(p.Resources, r)
 	}
@@ -214,8 +215,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	return out
 }
 
-func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, calibrator *Calibrator) ResourceProjection {
-	curves := calibrator.curvesOf(name)
+func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, curves *horizonCurves) ResourceProjection {
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	headroom := make([]float64, len(demand))
 	for j := range demand {
@@ -389,13 +389,13 @@ type Limit struct {
 // skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
-	one := readyPaths(pf.Origin, nil, Supply{Ready: 1}, 0)
+	one, uncalibrated := readyPaths(pf.Origin, nil, Supply{Ready: 1}, 0), (*Calibrator)(nil).curvesOf("", 0)
 	for _, l := range limits {
 		demand, now, ok := pf.sum(l.Dimensions)
 		if !(l.PerS > 0) || !ok {
 			continue
 		}
-		r := projectResource(l.Name, l.PerS, demand, one, WindowMinutes(window), nil)
+		r := projectResource(l.Name, l.PerS, demand, one, WindowMinutes(window), &uncalibrated)
 		r.Demand, r.Utilisation = now, now/l.PerS
 		out = append(out, r)
 	}

@@ -331,7 +331,7 @@ func (s *series) forecast(f *Forecast) bool {
 		f.Confidence = Warm
 	}
 	f.Fallback = s.Last[midKnot].weight() > .5
-	f.Basis = Basis{Input: v.input, Covered: s.Coverage}
+	f.Basis = Basis{Input: v.input, Covered: s.Coverage, Stage: v.stage}
 	return true
 }
 
