@@ -133,6 +133,9 @@ func (p *draft) target(s *side) int {
 	if s.enough >= there {
 		return there
 	}
+	if there <= p.in.Pool.BoundsOf(s.role).Min {
+		return s.enough // bound raises it
+	}
 	if s.blockedBy = p.whyKeepRequest(s); s.blockedBy != "" {
 		return there
 	}
@@ -144,8 +147,11 @@ func (p *draft) target(s *side) int {
 	}
 	if spread := p.consolidated(s); spread > s.enough {
 		if spread >= s.current {
-			use := p.in.Minute.State.KVUsedMax
-			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", percent(use), percent(p.danger()))
+			use := percent(p.in.Minute.State.KVUsedMax)
+			s.blockedBy = fmt.Sprintf("on fewer the fullest one's KV cache, %s full, would pass %s", use, percent(p.danger()))
+			if s.current == 1 {
+				s.blockedBy = fmt.Sprintf("a request may still run, because the KV cache is %s full", use)
+			}
 			return s.current
 		}
 		s.enough = spread

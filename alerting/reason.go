@@ -95,8 +95,14 @@ func (p *draft) findings(d *Decision, s *side) []string {
 		stay = "No more than " + d.replicasText(d.Desired) + " are allowed."
 	}
 	why := []string{riskSentence(d, p.cfg)}
-	if byFloor {
+	switch b := s.binding(d.Binding); {
+	case byFloor:
 		why = append(why, capitalise(s.floorCause)+".")
+	case b != nil && s.floor > b.evidence.NeedReplicas && s.floor >= s.need:
+		why = append(why, fmt.Sprintf("The demand of now takes %s.", d.replicasText(s.floor)))
+	case s.need < s.current && s.enough >= s.current:
+		why = append(why, fmt.Sprintf("A scale-in must leave enough for %s of the next %s, and that took %s lately.",
+			percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown), d.replicasText(s.enough)))
 	}
 	return append(why, stay)
 }
