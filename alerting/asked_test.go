@@ -3,6 +3,8 @@ package alerting
 import (
 	"testing"
 	"time"
+
+	"github.com/forewarm/forewarm/forecaster"
 )
 
 // TestAskedAt: when a replica is lost, another one is requested at that moment. The time of the request stays until the
@@ -27,5 +29,49 @@ func TestAskedAt(t *testing.T) {
 	tick(30, 3)
 	if want := noon.Add(30 * time.Minute); !d.AskedAt.Equal(want) {
 		t.Errorf("requested at %s, want %s", d.AskedAt, want)
+	}
+}
+
+// TestFromZero: a pool that was at zero and starts its first replica warns, and pages once the replica is late. A pool
+// that loses its last replica pages.
+func TestFromZero(t *testing.T) {
+	st, cfg := State{}, DefaultConfig()
+	cfg.Mode = Active
+	var d Decision
+	tick := func(minute, ready, pending int, now, soon float64) map[AlertName]Condition {
+		at, alerts := noon.Add(time.Duration(minute)*time.Minute), map[AlertName]Condition{}
+		in := scene{ready: ready, pending: pending, median: flat(soon), last: now, edit: func(in *Input) {
+			in.Pool.Replicas.Min, in.Minute.LastEvent = 0, at
+			for i := range in.Projection.Resources {
+				r := &in.Projection.Resources[i]
+				for h := 0; ready == 0 && soon > 0 && h < forecaster.Horizon; h++ {
+					r.Probability[h], r.ETA = 1, forecaster.ETA{}
+				}
+			}
+		}}.input(t)
+		d, st = Decide(at, in, st, cfg)
+		for _, c := range Conditions(&d, in.Forecast, cfg) {
+			alerts[c.Name] = c
+		}
+		return alerts
+	}
+	tick(0, 0, 0, 0, 0)
+	if d.Desired != 0 || !d.FromZero {
+		t.Errorf("%d replicas are desired, from zero: %t", d.Desired, d.FromZero)
+	}
+	soon := tick(1, 0, 0, 0, 50)
+	if text := soon[SaturationAhead].Annotations["summary"]; text != "Pool llama: no replica is ready, and requests will come within a minute" {
+		t.Errorf("before the first request: %q", text)
+	}
+	for _, minute := range []int{2, 13, 16} {
+		page := minute > 14
+		c := tick(minute, 0, 1, 50, 50)
+		if _, got := c[TooLateToWarm]; got != page || c[SaturationAhead].Name == "" || d.Admission != nil {
+			t.Errorf("in minute %d the first replica is late: %t, want %t; limits %v; %s", minute, got, page, d.Admission, d.Reason)
+		}
+	}
+	tick(17, 1, 0, 50, 50)
+	if c := tick(18, 0, 1, 50, 50); c[TooLateToWarm].Severity != Page || d.FromZero {
+		t.Errorf("the last replica is gone: %v", c)
 	}
 }

@@ -39,6 +39,7 @@ type State struct {
 	PublishedAction  Action    `cbor:"8,keyasint"`
 	PublishedBinding string    `cbor:"9,keyasint"`
 	PublishedToObey  bool      `cbor:"28,keyasint,omitempty"` // autoscalers could follow it
+	FromZero         bool      `cbor:"29,keyasint,omitempty"` // of the newest decision
 
 	Short    bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
 	Ready    int         `cbor:"11,keyasint"` // last reported or assumed
@@ -90,7 +91,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p.addEvidence()
 	p.roles()
 	d.Action = p.action()
-	st.Breach = d.Breach
+	st.Breach, st.FromZero = d.Breach, d.FromZero
 	d.Admission = p.admission()
 	if d.Action == ScaleOut {
 		d.NeededBy = p.shortFrom()

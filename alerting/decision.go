@@ -107,6 +107,7 @@ type Decision struct {
 	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: requested, but not in any report yet
 
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are assumed
+	FromZero      bool `json:"-" cbor:"71,keyasint,omitempty"`    // none is ready, and none has been since 0 were desired
 
 	// Withheld is why autoscalers do not get Desired in any mode; "" if they do.
 	Withheld string `json:"withheld,omitempty" cbor:"70,keyasint,omitempty"`

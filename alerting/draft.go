@@ -96,6 +96,7 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	p.own = side{role: capacity.AnyRole, projection: x, askedAt: st.LastScaleOut, kept: &st.Keeps}
 	supply, observed := CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
 	p.own.supply, p.Ready, p.Pending, p.SupplyAssumed = supply, supply.Ready, len(supply.Pending), !observed
+	p.FromZero = p.Ready == 0 && (st.FromZero || st.LastDesired == 0)
 	if observed {
 		p.Unreported = max(0, p.Pending-in.Minute.State.Pending)
 	}

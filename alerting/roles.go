@@ -43,7 +43,7 @@ func (d *Decision) Prefilling() *Decision {
 		return nil
 	}
 	v := *d
-	v.Ready, v.Pending, v.Unreported, v.SupplyAssumed = r.PrefillReady, r.PrefillPending, 0, true
+	v.Ready, v.Pending, v.Unreported, v.SupplyAssumed, v.FromZero = r.PrefillReady, r.PrefillPending, 0, true, false
 	v.Desired, v.Needed, v.Limit, v.Reserves, v.AskedAt = r.Prefill, r.PrefillNeeded, r.PrefillLimit, r.PrefillReserves, r.PrefillAskedAt
 	v.Resources, v.Drivers, v.Constraints = d.Prompts, r.PrefillDrivers, r.PrefillConstraints
 	b := slices.MaxFunc(d.Prompts, func(a, b ResourceEvidence) int { return a.NeedReplicas - b.NeedReplicas })

@@ -28,7 +28,11 @@ var nights = []struct {
 	{name: "agents' prompts doubled", alert: SaturationAhead},
 	{name: "the same, on trial", alert: SaturationAhead, decision: func(d *Decision) { d.Mode = Advisory }},
 	{name: "the same, and the prefix cache lost hits", alert: SaturationAhead, decision: uncached},
-	{name: "a pool at zero gets its first requests", alert: TooLateToWarm, decision: func(d *Decision) {
+	{name: "a pool at zero gets its first requests", alert: SaturationAhead, decision: func(d *Decision) {
+		d.Ready, d.Pending, d.Desired, d.Needed, d.Probability, d.ETA, d.FromZero = 0, 0, 1, 1, 1, forecaster.ETA{}, true
+		d.AskedAt = noon
+	}, load: .1},
+	{name: "the only replica is gone", alert: TooLateToWarm, decision: func(d *Decision) {
 		d.Ready, d.Pending, d.Desired, d.Needed, d.Probability, d.ETA = 0, 0, 1, 1, 1, forecaster.ETA{}
 	}, load: .1},
 	{name: "the nightly batch has begun", alert: TooLateToWarm, decision: func(d *Decision) {

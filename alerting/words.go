@@ -79,9 +79,13 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 	if role := d.role(); role != "" && !strings.HasPrefix(what, strings.TrimSpace(role)) {
 		what = role + what
 	}
+	none := "no " + d.role() + "replica is ready"
+	if d.Ready == 0 {
+		what, end = none+", and requests", "come"
+	}
 	switch {
 	case d.overCapacity(r) && d.Ready == 0:
-		return "no " + d.role() + "replica is ready"
+		return none
 	case d.overCapacity(r):
 		return what + " is over its planned limit now"
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
@@ -188,6 +192,9 @@ func classText(d *forecaster.Driver) string {
 // overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
+// startsFromZero reports whether the pool had no replica as it should, and the first one is not late.
+func (d *Decision) startsFromZero() bool { return d.FromZero && !d.overdue() }
+
 // requestSentence is a sentence about the requested replicas, and when they are due.
 func requestSentence(d *Decision) string {
 	total, by := d.reportedReplicas(), clock(d.AskedAt.Add(d.Lead))
@@ -242,6 +249,8 @@ func (d *Decision) advice(shed string) string {
 		}
 		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKey(), takes, d.Limit)
 		return joinSentences(d.chase(), raise, "Or "+shed+".")
+	case d.startsFromZero():
+		return "Nothing, if requests wait until a replica is ready. If they fail, set replicas.min to 1."
 	case d.Desired > d.reportedReplicas() && !d.delivered():
 		return d.chase()
 	case d.chase() != "":
@@ -267,6 +276,8 @@ func (d *Decision) limitKey() string {
 func loadAdvice(d *Decision) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	switch {
+	case d.Ready == 0:
+		return "hold requests, or send them to another pool"
 	case len(admitted) == 0 && len(d.Drivers) == 0:
 		return "throttle requests"
 	case len(admitted) == 0:
