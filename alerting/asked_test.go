@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,47 @@ func TestAskedAt(t *testing.T) {
 	tick(30, 3)
 	if want := noon.Add(30 * time.Minute); !d.AskedAt.Equal(want) {
 		t.Errorf("requested at %s, want %s", d.AskedAt, want)
+	}
+}
+
+// TestLost: replicas that no longer report are told of while more are wanted than report, unless autoscalers were asked
+// for fewer.
+func TestLost(t *testing.T) {
+	st, cfg := State{}, DefaultConfig()
+	cfg.Mode = Active
+	for _, tick := range []struct {
+		minute, ready, draining int
+		demand                  float64
+		want                    string
+	}{
+		{0, 8, 0, 790, ""},
+		{1, 7, 1, 790, ""}, // one is replaced
+		{2, 8, 0, 790, ""},
+		{3, 4, 0, 790, "4 of 8 replicas stopped reporting before 12:03 UTC, so Forewarm counts 4."},
+		{4, 5, 0, 790, "3 of 8 replicas stopped reporting before 12:03 UTC, so Forewarm counts 5."},
+		{5, 5, 0, 490, "3 of 8 replicas stopped reporting before 12:03 UTC, so Forewarm counts 5."}, // the request is kept
+		{6, 8, 0, 790, ""},
+		{7, 7, 0, 790, "1 of 8 replicas stopped reporting before 12:07 UTC, so Forewarm counts 7."},
+		{67, 7, 0, 790, ""},
+	} {
+		at := noon.Add(time.Duration(tick.minute) * time.Minute)
+		in := scene{ready: tick.ready, median: flat(tick.demand), last: tick.demand, edit: func(in *Input) {
+			in.Minute.State.Draining, in.Minute.LastEvent = tick.draining, at
+			in.Projection.Resources[0].Probability = [forecaster.Horizon]float64{}
+			for h := range forecaster.Horizon {
+				in.Projection.Resources[0].Probability[h] = 1
+			}
+		}}.input(t)
+		var d Decision
+		d, st = Decide(at, in, st, cfg)
+		if got := strings.Join(d.Warnings, " "); got != tick.want {
+			t.Errorf("minute %d: warnings %q, want %q", tick.minute, got, tick.want)
+		}
+		for _, c := range Conditions(&d, in.Forecast, cfg) {
+			if text := strings.ReplaceAll(tick.want, " UTC", ""); !strings.Contains(c.Annotations["description"], text) {
+				t.Errorf("minute %d: %s says %q, without %q", tick.minute, c.Name, c.Annotations["description"], text)
+			}
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (b *conditions) saturation() {
 		c := b.add(name, first.Dimension, alertText{
 			Summary:     d.saturationText(first, l.at(first), l.window) + end,
 			Description: joinSentences(d.probabilitySentence(first, l), who, requestSentence(d)), Action: action,
-		}.with(more...).with(d.furtherSentences(likely)...))
+		}.with(d.lostSentence()).with(more...).with(d.furtherSentences(likely)...))
 		c.Annotations["saturation_probability"] = fmt.Sprintf("%.2f", l.at(first))
 		c.Annotations["saturation_at"] = fmt.Sprintf("beyond %d min", forecaster.Horizon)
 		if t := ahead(d.Tick, first.ETA.P50); t != nil {
@@ -274,7 +274,7 @@ func (b *conditions) reserve() {
 	b.add(BelowReserve, d.Binding, alertText{
 		Summary:     "a failure of " + d.replicasText(d.Reserves.Failure) + " would overload it",
 		Description: joinSentences(capitalise(text)+".", requestSentence(d)), Action: d.advice(help),
-	}.with(d.assumptionSentence()))
+	}.with(d.lostSentence(), d.assumptionSentence()))
 }
 
 // BelowReserve reports whether the pool serves its demand now, but would not after the failure it reserves for.

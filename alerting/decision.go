@@ -108,6 +108,7 @@ type Decision struct {
 
 	SupplyAssumed bool `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are assumed
 	FromZero      bool `json:"-" cbor:"71,keyasint,omitempty"`    // none is ready, and none has been since 0 were desired
+	Lost          Lost `json:"-" cbor:"72,keyasint,omitzero"`
 
 	// Withheld is why autoscalers do not get Desired in any mode; "" if they do.
 	Withheld string `json:"withheld,omitempty" cbor:"70,keyasint,omitempty"`

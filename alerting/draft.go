@@ -98,7 +98,8 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	p.own.supply, p.Ready, p.Pending, p.SupplyAssumed = supply, supply.Ready, len(supply.Pending), !observed
 	p.FromZero = p.Ready == 0 && (st.FromZero || st.LastDesired == 0)
 	if observed {
-		p.Unreported = max(0, p.Pending-in.Minute.State.Pending)
+		st.updateLost(now, &in.Minute.State)
+		p.Lost, p.Unreported = st.Lost, max(0, p.Pending-in.Minute.State.Pending)
 	}
 	p.prefill = side{role: capacity.PrefillRole, askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
 	p.prefill.projection = cmp.Or(x.Prompts, new(forecaster.Projection))

@@ -81,6 +81,9 @@ func (p *draft) warnings() []string {
 		}
 		out = append(out, text)
 	}
+	if text := p.lostSentence(); text != "" {
+		out = append(out, text)
+	}
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {
 		out = append(out, faultText(&p.in.Minute.Faults[i]))
 	}

@@ -100,7 +100,7 @@ func (p *draft) findings(d *Decision, s *side) []string {
 		why = append(why, capitalise(s.floorCause)+".")
 	case b != nil && s.floor > b.evidence.NeedReplicas && s.floor >= s.need:
 		why = append(why, fmt.Sprintf("The demand of now takes %s.", d.replicasText(s.floor)))
-	case s.need < s.current && s.enough >= s.current:
+	case s.need < s.current && s.need <= d.Ready && s.enough >= s.current:
 		why = append(why, fmt.Sprintf("A scale-in must leave enough for %s of the next %s, and that took %s lately.",
 			percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown), d.replicasText(s.enough)))
 	}

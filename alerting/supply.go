@@ -77,6 +77,32 @@ func (st *State) updateSupply(d *Decision, supply forecaster.Supply) {
 	st.Ready, st.Pending = supply.Ready, supply.Pending
 }
 
+// Lost are replicas that no longer report, although autoscalers were not asked for fewer and they did not drain.
+type Lost struct {
+	_ struct{} `cbor:",toarray"`
+
+	Replicas int
+	At       time.Time // first tick that did not count one
+}
+
+// lostFor is how long they are remembered, unless as many report before.
+const lostFor = time.Hour
+
+// updateLost compares the replicas that report with those of the last decision.
+func (st *State) updateLost(now time.Time, s *features.PoolState) {
+	fewer := st.Reported - s.Ready - s.Pending - s.Draining
+	if st.Delivered != nil && s.Ready+s.Pending >= *st.Delivered {
+		fewer = min(fewer, 0)
+	}
+	if st.Lost.Replicas == 0 {
+		st.Lost.At = now
+	}
+	if st.Lost.Replicas += fewer; st.Lost.Replicas <= 0 || now.Sub(st.Lost.At) >= lostFor {
+		st.Lost = Lost{}
+	}
+	st.Reported = s.Ready + s.Pending
+}
+
 // withRequested is an assumed supply after desired replicas were requested at now. New ones are pending.
 func withRequested(s forecaster.Supply, now time.Time, desired int) forecaster.Supply {
 	s.Pending = slices.Clone(s.Pending)

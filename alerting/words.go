@@ -215,6 +215,16 @@ func requestSentence(d *Decision) string {
 	return ""
 }
 
+// lostSentence is a sentence about replicas that no longer report, if more are wanted than report; else "".
+func (d *Decision) lostSentence() string {
+	if d.Lost.Replicas == 0 || d.SupplyAssumed || d.Desired <= d.reportedReplicas() {
+		return ""
+	}
+	left := d.reportedReplicas()
+	return fmt.Sprintf("%d of %s stopped reporting before %s, so Forewarm counts %d.",
+		d.Lost.Replicas, d.replicasText(left+d.Lost.Replicas), clock(d.Lost.At), left)
+}
+
 // assumptionSentence is a sentence that the number of replicas is assumed; "" if it is reported.
 func (d *Decision) assumptionSentence() string {
 	switch {
