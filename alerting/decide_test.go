@@ -145,6 +145,8 @@ func TestDecide(t *testing.T) {
 		"stay: unlikely but possible":        {scene: scene{ready: 8, median: flat(390), spread: .5, last: 390}, state: earlier(8), want: 8, action: Hold},
 		"stay: a peak was forecast a minute ago": {scene: scene{ready: 8, median: flat(350), last: 350}, state: after(earlier(8), kept(1, 8)), want: 8, action: Hold,
 			says: "the pool needs 4 replicas. A scale-in must leave enough for 98 % of the next 15 min, and that took 8 replicas lately. Staying at 8."},
+		"ask again: a peak was forecast a minute ago": {scene: scene{ready: 2, median: flat(150), last: 150}, state: after(earlier(3), kept(1, 3)), want: 3, action: ScaleOut,
+			says: "the pool needs 2 replicas. A scale-in must leave enough for 98 % of the next 15 min, and that took 3 replicas lately. Advising 3 replicas (2 now)."},
 		"stay: replicas.min": {scene: scene{ready: 1, median: flat(0), edit: func(in *Input) { in.Minute.State.KVUsedMax = .02 }}, state: earlier(1), want: 1, action: Hold,
 			says: "the pool needs 0 replicas. Staying at 1. Limited by replicas.min 1: 0 wanted."},
 		"stay: the last one may run a request": {scene: scene{ready: 1, median: flat(0), edit: func(in *Input) {

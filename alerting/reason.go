@@ -82,7 +82,7 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
 	case more && s.need <= s.current:
-		return []string{riskSentence(d, p.cfg), move}
+		return []string{riskSentence(d, p.cfg), p.keepSentence(d, s), move}
 	case more:
 		return []string{riskSentence(d, p.cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && d.Needed < s.current:
@@ -90,7 +90,7 @@ func (p *draft) findings(d *Decision, s *side) []string {
 			capitalise(d.replicasText(s.enough)), percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown))
 		return []string{text, move}
 	case s.blockedBy != "":
-		return []string{fmt.Sprintf("%s would do, but %s.", capitalise(d.replicasText(s.enough)), s.blockedBy), stay}
+		return []string{p.keepSentence(d, s), stay}
 	case d.Needed > d.Desired && !fewer:
 		stay = "No more than " + d.replicasText(d.Desired) + " are allowed."
 	}
@@ -100,11 +100,23 @@ func (p *draft) findings(d *Decision, s *side) []string {
 		why = append(why, capitalise(s.floorCause)+".")
 	case b != nil && s.floor > b.evidence.NeedReplicas && s.floor >= s.need:
 		why = append(why, fmt.Sprintf("The demand of now takes %s.", d.replicasText(s.floor)))
-	case s.need < s.current && s.need <= d.Ready && s.enough >= s.current:
-		why = append(why, fmt.Sprintf("A scale-in must leave enough for %s of the next %s, and that took %s lately.",
-			percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown), d.replicasText(s.enough)))
+	case s.need <= d.Ready:
+		why = append(why, p.keepSentence(d, s))
 	}
 	return append(why, stay)
+}
+
+// keepSentence is a sentence about why replicas or the request for them stay, although s.need is less; else "".
+func (p *draft) keepSentence(d *Decision, s *side) string {
+	enough := d.replicasText(s.enough)
+	switch {
+	case s.blockedBy != "":
+		return fmt.Sprintf("%s would do, but %s.", capitalise(enough), s.blockedBy)
+	case s.enough > s.need:
+		return fmt.Sprintf("A scale-in must leave enough for %s of the next %s, and that took %s lately.",
+			percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown), enough)
+	}
+	return ""
 }
 
 // withoutForecast is the finding if the forecast cannot be used.
