@@ -290,6 +290,9 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		h := s.history
 		now := h.Mean(h.Newest-shapeSpan+1, h.Newest)
+		if newest := h.Mean(h.Newest-2, h.Newest); !math.IsNaN(newest) { // else a step would show only after minutes
+			now = (now + newest) / 2
+		}
 		if math.IsNaN(now) || now == 0 {
 			continue
 		}

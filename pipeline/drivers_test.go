@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -212,5 +213,26 @@ func TestNoDriverOfFlatTraffic(t *testing.T) {
 			}
 			t.Logf("%d decisions", minutes)
 		})
+	}
+}
+
+// TestDriverOfStep: two minutes after a step, the class that became the largest has the largest share.
+func TestDriverOfStep(t *testing.T) {
+	const seeds, step, later = 10, 100, 2
+	named := 0
+	for seed := range uint64(seeds) {
+		drivers := driversOf(t, seed, capacity.Config{DecodeTokensPerS: 800}, step+later+1, func(m int) map[string]stream {
+			classes := flatTraffic()
+			if m >= step {
+				changeOf(func(s *stream) { s.rate *= 3 })(classes, "agent")
+			}
+			return classes
+		})[step+later]
+		if len(drivers) > 0 && slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }).Class == "agent" {
+			named++
+		}
+	}
+	if named < 9 {
+		t.Errorf("named after %d of %d steps", named, seeds)
 	}
 }
