@@ -157,7 +157,7 @@ func (b *conditions) saturation() {
 	}
 	early, soon := d.warningWindow(b.cfg), d.pageWindow(b.cfg)
 	likely := d.likely(soon)
-	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return d.startsFromZero() || !d.late(r.ETA) })
+	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return d.FromZero || !d.late(r.ETA) })
 	if ahead := d.likely(early); len(ahead) > 0 {
 		c := add(SaturationAhead, ahead, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.

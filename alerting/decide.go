@@ -41,7 +41,8 @@ type State struct {
 	PublishedToObey  bool      `cbor:"28,keyasint,omitempty"` // autoscalers could follow it
 	FromZero         bool      `cbor:"29,keyasint,omitempty"` // of the newest decision
 	Reported         int       `cbor:"30,keyasint,omitempty"` // ready and pending replicas in the newest reports
-	Lost             Lost      `cbor:"31,keyasint,omitzero"`
+	Lost             int       `cbor:"31,keyasint,omitempty"`
+	LostAt           time.Time `cbor:"32,keyasint,omitzero"`
 
 	Short    bool        `cbor:"14,keyasint"` // the newest decision requested more than the supply
 	Ready    int         `cbor:"11,keyasint"` // last reported or assumed

@@ -96,10 +96,10 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	p.own = side{role: capacity.AnyRole, projection: x, askedAt: st.LastScaleOut, kept: &st.Keeps}
 	supply, observed := CurrentSupply(now, in.Minute, &in.Pool, *st, cfg.Mode)
 	p.own.supply, p.Ready, p.Pending, p.SupplyAssumed = supply, supply.Ready, len(supply.Pending), !observed
-	p.FromZero = p.Ready == 0 && (st.FromZero || st.LastDesired == 0)
+	p.FromZero = p.Ready == 0 && (st.LastDesired == 0 || st.FromZero && !now.After(st.LastScaleOut.Add(p.Lead)))
 	if observed {
 		st.updateLost(now, &in.Minute.State)
-		p.Lost, p.Unreported = st.Lost, max(0, p.Pending-in.Minute.State.Pending)
+		p.Lost, p.LostAt, p.Unreported = st.Lost, st.LostAt.UTC(), max(0, p.Pending-in.Minute.State.Pending)
 	}
 	p.prefill = side{role: capacity.PrefillRole, askedAt: st.PrefillAsked, kept: &st.PrefillKeeps}
 	p.prefill.projection = cmp.Or(x.Prompts, new(forecaster.Projection))

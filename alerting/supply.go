@@ -77,30 +77,16 @@ func (st *State) updateSupply(d *Decision, supply forecaster.Supply) {
 	st.Ready, st.Pending = supply.Ready, supply.Pending
 }
 
-// Lost are replicas that no longer report, although autoscalers were not asked for fewer and they did not drain.
-type Lost struct {
-	_ struct{} `cbor:",toarray"`
-
-	Replicas int
-	At       time.Time // first tick that did not count one
-}
-
-// lostFor is how long they are remembered, unless as many report before.
-const lostFor = time.Hour
-
-// updateLost compares the replicas that report with those of the last decision.
+// updateLost counts the replicas that no longer report and did not drain, since as many reported as the last decision wants.
 func (st *State) updateLost(now time.Time, s *features.PoolState) {
-	fewer := st.Reported - s.Ready - s.Pending - s.Draining
-	if st.Delivered != nil && s.Ready+s.Pending >= *st.Delivered {
-		fewer = min(fewer, 0)
+	left := s.Ready + s.Pending
+	if st.Lost == 0 {
+		st.LostAt = now
 	}
-	if st.Lost.Replicas == 0 {
-		st.Lost.At = now
+	if st.Lost = max(0, st.Lost+st.Reported-left-s.Draining); left >= st.LastDesired {
+		st.Lost = 0
 	}
-	if st.Lost.Replicas += fewer; st.Lost.Replicas <= 0 || now.Sub(st.Lost.At) >= lostFor {
-		st.Lost = Lost{}
-	}
-	st.Reported = s.Ready + s.Pending
+	st.Reported = left
 }
 
 // withRequested is an assumed supply after desired replicas were requested at now. New ones are pending.

@@ -139,9 +139,6 @@ func (d *Decision) utilisationSentence(r *ResourceEvidence) string {
 func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
 	if r := likely[0]; !d.overCapacity(r) {
 		out = append(out, d.utilisationSentence(r))
-		if earliest := r.ETA.P10; earliest >= 5*time.Minute && earliest != forecaster.Never {
-			out = append(out, fmt.Sprintf("It may happen as early as %s.", clock(d.Tick.Add(earliest))))
-		}
 	}
 	if others := likely[1:]; len(others) > 0 && d.Ready > 0 {
 		var names []string
@@ -192,9 +189,6 @@ func classText(d *forecaster.Driver) string {
 // overdue reports whether the requested replicas should be ready by now.
 func (d *Decision) overdue() bool { return !d.AskedAt.IsZero() && d.AskedAt.Add(d.Lead).Before(d.Tick) }
 
-// startsFromZero reports whether the pool had no replica as it should, and the first one is not late.
-func (d *Decision) startsFromZero() bool { return d.FromZero && !d.overdue() }
-
 // requestSentence is a sentence about the requested replicas, and when they are due.
 func requestSentence(d *Decision) string {
 	total, by := d.reportedReplicas(), clock(d.AskedAt.Add(d.Lead))
@@ -217,12 +211,12 @@ func requestSentence(d *Decision) string {
 
 // lostSentence is a sentence about replicas that no longer report, if more are wanted than report; else "".
 func (d *Decision) lostSentence() string {
-	if d.Lost.Replicas == 0 || d.SupplyAssumed || d.Desired <= d.reportedReplicas() {
+	left := d.reportedReplicas()
+	if d.Lost == 0 || d.SupplyAssumed || d.Desired <= left {
 		return ""
 	}
-	left := d.reportedReplicas()
 	return fmt.Sprintf("%d of %s stopped reporting before %s, so Forewarm counts %d.",
-		d.Lost.Replicas, d.replicasText(left+d.Lost.Replicas), clock(d.Lost.At), left)
+		d.Lost, d.replicasText(left+d.Lost), clock(d.LostAt), left)
 }
 
 // assumptionSentence is a sentence that the number of replicas is assumed; "" if it is reported.
@@ -259,7 +253,7 @@ func (d *Decision) advice(shed string) string {
 		}
 		raise := fmt.Sprintf("Raise %s: %s are needed, %d are allowed.", d.limitKey(), takes, d.Limit)
 		return joinSentences(d.chase(), raise, "Or "+shed+".")
-	case d.startsFromZero():
+	case d.FromZero:
 		return "Nothing, if requests wait until a replica is ready. If they fail, set replicas.min to 1."
 	case d.Desired > d.reportedReplicas() && !d.delivered():
 		return d.chase()

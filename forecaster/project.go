@@ -161,9 +161,6 @@ func Project(
 	p.Binding, p.Probability, p.ETA = binding.Dimension, binding.Probability[span-1], binding.ETA
 	f := pf.Of(p.Binding)
 	p.Confidence = f.Confidence
-	if f.Fallback {
-		p.Warnings = append(p.Warnings, "the last value recently forecast "+p.Binding+" better than the network; it has the larger weight")
-	}
 	return p
 }
 
