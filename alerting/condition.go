@@ -1,10 +1,8 @@
 package alerting
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,12 +131,14 @@ func (b *conditions) contradictedRates() {
 func (b *conditions) saturation() {
 	d := b.Decision
 	who, help := d.Cause(), loadAdvice(d)
-	add := func(name AlertName, likely []*ResourceEvidence, l alertWindow, end, action string, more ...string) *Condition {
-		first := likely[0]
+	add := func(name AlertName, first *ResourceEvidence, l alertWindow, end, action string, more ...string) *Condition {
+		if !d.overCapacity(first) { // else the probability sentence says it
+			more = append(more, d.utilisationSentence(first))
+		}
 		c := b.add(name, first.Dimension, alertText{
 			Summary:     d.saturationText(first, l.at(first), l.window) + end,
 			Description: joinSentences(d.probabilitySentence(first, l), who, requestSentence(d)), Action: action,
-		}.with(d.lostSentence()).with(more...).with(d.furtherSentences(likely)...))
+		}.with(d.lostSentence()).with(more...).with(d.assumptionSentence()))
 		c.Annotations["saturation_probability"] = fmt.Sprintf("%.2f", l.at(first))
 		c.Annotations["saturation_at"] = fmt.Sprintf("beyond %d min", forecaster.Horizon)
 		if t := ahead(d.Tick, first.ETA.P50); t != nil {
@@ -156,15 +156,14 @@ func (b *conditions) saturation() {
 		return c
 	}
 	early, soon := d.warningWindow(b.cfg), d.pageWindow(b.cfg)
-	likely := d.likely(soon)
-	late := slices.DeleteFunc(slices.Clone(likely), func(r *ResourceEvidence) bool { return d.FromZero || !d.late(r.ETA) })
-	if ahead := d.likely(early); len(ahead) > 0 {
+	likely, late := d.likeliest(soon, false), d.likeliest(soon, true)
+	if ahead := d.likeliest(early, false); ahead != nil {
 		c := add(SaturationAhead, ahead, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
-		c.Fading = c.Fading || len(late) > 0
+		c.Fading = c.Fading || late != nil
 	}
 	switch blocked := d.Needed > d.Limit; {
-	case blocked && len(likely) > 0:
+	case blocked && likely != nil:
 		end := ", and no more replicas are allowed"
 		if d.Desired > d.reportedReplicas() {
 			end = fmt.Sprintf(", and the limit of %s will not do", d.replicasText(d.Limit))
@@ -175,10 +174,10 @@ func (b *conditions) saturation() {
 			Summary:     fmt.Sprintf("%s are needed now, and no more than %d are allowed", d.replicasText(d.Needed), d.Limit),
 			Description: joinSentences(d.Reason, who), Action: d.advice(help),
 		})
-	case !blocked && len(late) > 0:
+	case !blocked && late != nil:
 		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
 			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
-		if late[0].Probability >= sureProbability {
+		if late.Probability >= sureProbability {
 			c.Ticks = 1
 		}
 	}
@@ -245,20 +244,19 @@ func (l alertWindow) at(r *ResourceEvidence) float64 {
 	return r.Probability
 }
 
-// likely are the resources whose probability keeps an alert active, most probable first. Of equals, the binding one is
-// first. They run out for the same cause, so they share one alert.
-func (d *Decision) likely(l alertWindow) (out []*ResourceEvidence) {
+// likeliest is the resource with the highest probability, the binding one of equals; nil if it keeps no alert active.
+// Others run out for the same cause, so they have no alert. With late, only those count that run out too soon for scaling.
+func (d *Decision) likeliest(l alertWindow, late bool) (most *ResourceEvidence) {
 	for i := range d.Resources {
-		switch r := &d.Resources[i]; {
-		case l.at(r) < FadeShare*l.threshold:
-		case r.Dimension == d.Binding:
-			out = slices.Insert(out, 0, r)
-		default:
-			out = append(out, r)
+		r := &d.Resources[i]
+		if l.at(r) < FadeShare*l.threshold || late && (d.FromZero || !d.late(r.ETA)) {
+			continue
+		}
+		if most == nil || l.at(r) > l.at(most) || l.at(r) == l.at(most) && r.Dimension == d.Binding {
+			most = r
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *ResourceEvidence) int { return cmp.Compare(l.at(b), l.at(a)) })
-	return out
+	return most
 }
 
 // reserve warns that the pool serves its demand now, but would not after the failure it reserves for.

@@ -135,21 +135,6 @@ func (d *Decision) utilisationSentence(r *ResourceEvidence) string {
 	return fmt.Sprintf("Demand is %s of the planned capacity of %s.", percent(r.Demand/have), d.replicasText(d.Ready))
 }
 
-// furtherSentences are further sentences about a saturation, the most important first.
-func (d *Decision) furtherSentences(likely []*ResourceEvidence) (out []string) {
-	if r := likely[0]; !d.overCapacity(r) {
-		out = append(out, d.utilisationSentence(r))
-	}
-	if others := likely[1:]; len(others) > 0 && d.Ready > 0 {
-		var names []string
-		for _, x := range others {
-			names = append(names, ResourceName(x.Dimension))
-		}
-		out = append(out, capitalise(strings.Join(names, " and "))+" may run out too.")
-	}
-	return append(out, d.assumptionSentence())
-}
-
 // Cause is a sentence about the class that drives demand, and its changes; "" if no driver is known.
 func (d *Decision) Cause() string {
 	if len(d.Drivers) == 0 {
