@@ -23,9 +23,9 @@ type classDemand struct {
 }
 
 // admission returns limits per class if a saturation cannot be averted: it comes before the lead time, or a bound of
-// the pool blocks scaling; nil otherwise, and for a pool that starts from zero: its requests wait. If both roles of a disaggregated pool are short, the lower limit counts. The
-// classes share the ready capacity. Their demand is taken at the decision quantile: at the median, important classes
-// would exceed their part half of the time, so the limits of the others would not protect them.
+// the pool blocks scaling; nil otherwise, and if the pool starts from zero, so that requests wait. If both roles of a
+// disaggregated pool are short, the lower limit counts. The classes share the ready capacity. Their demand is taken at the
+// decision quantile: at the median, important classes would exceed their part half of the time.
 func (p *draft) admission() []AdmissionLimit {
 	if p.unusable != usable || p.FromZero {
 		return nil

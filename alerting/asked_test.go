@@ -102,7 +102,8 @@ func TestFromZero(t *testing.T) {
 		t.Errorf("%d replicas are desired, from zero: %t", d.Desired, d.FromZero)
 	}
 	soon := tick(1, 0, 0, 0, 50)
-	if text := soon[SaturationAhead].Annotations["summary"]; text != "Pool llama: no replica is ready, and requests will come within a minute" {
+	text := soon[SaturationAhead].Annotations["summary"]
+	if text != "Pool llama: no replica is ready, and requests will come within a minute" {
 		t.Errorf("before the first request: %q", text)
 	}
 	for _, minute := range []int{2, 13, 16} {

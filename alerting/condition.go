@@ -244,8 +244,8 @@ func (l alertWindow) at(r *ResourceEvidence) float64 {
 	return r.Probability
 }
 
-// likeliest is the resource with the highest probability, the binding one of equals; nil if it keeps no alert active.
-// Others run out for the same cause, so they have no alert. With late, only those count that run out too soon for scaling.
+// likeliest is the resource with the highest probability, the binding one of equals; nil if none keeps an alert active.
+// Others run out for the same cause and have no alert. With late, only those count that run out too soon for scaling.
 func (d *Decision) likeliest(l alertWindow, late bool) (most *ResourceEvidence) {
 	for i := range d.Resources {
 		r := &d.Resources[i]

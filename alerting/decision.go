@@ -107,7 +107,7 @@ type Decision struct {
 	Unreported int `json:"-" cbor:"47,keyasint,omitempty"` // of Pending: requested, but not in any report yet
 
 	SupplyAssumed bool      `json:"supply_assumed" cbor:"32,keyasint"` // no replica reports: Ready and Pending are assumed
-	FromZero      bool      `json:"-" cbor:"71,keyasint,omitempty"`    // it starts from zero as it should: none is ready since 0 were desired, and the first is not late
+	FromZero      bool      `json:"-" cbor:"71,keyasint,omitempty"`    // none is ready since 0 were desired, nor late
 	Lost          int       `json:"-" cbor:"72,keyasint,omitempty"`    // replicas that no longer report
 	LostAt        time.Time `json:"-" cbor:"73,keyasint,omitzero"`     // first tick without one of them
 

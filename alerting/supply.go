@@ -77,7 +77,7 @@ func (st *State) updateSupply(d *Decision, supply forecaster.Supply) {
 	st.Ready, st.Pending = supply.Ready, supply.Pending
 }
 
-// updateLost counts the replicas that no longer report and did not drain, since as many reported as the last decision wants.
+// updateLost counts the replicas that no longer report and did not drain, since the last decision had enough.
 func (st *State) updateLost(now time.Time, s *features.PoolState) {
 	left := s.Ready + s.Pending
 	if st.Lost == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// Basis is what a forecast was made from: Input and Events for [Explain], Covered for metrics, Recent and Stage for projections.
+// Basis is what a forecast was made from: Input and Events for [Explain], Covered for metrics, others for projections.
 type Basis struct {
 	Input   *network.Input // nil if the network had no input. Read-only
 	Covered Covered        // of the window maximum

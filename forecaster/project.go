@@ -212,7 +212,7 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	return out
 }
 
-func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, curves *horizonCurves) ResourceProjection {
+func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, c *horizonCurves) ResourceProjection {
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	headroom := make([]float64, len(demand))
 	for j := range demand {
@@ -236,7 +236,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 	}
 	least := 0.0 // probabilities must not decrease
 	for h, p := range r.Probability {
-		curve := curves.by(h + 1)
+		curve := c.by(h + 1)
 		least = math.Max(least, 1-curve.at(1-p))
 		r.Probability[h] = least
 	}
@@ -249,7 +249,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 		}
 		return Never
 	}
-	curve := curves.by(span)
+	curve := c.by(span)
 	at := func(p float64) float64 {
 		if v := headroom[min(int((1-curve.level(1-p))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
 			return v

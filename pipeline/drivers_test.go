@@ -228,7 +228,8 @@ func TestDriverOfStep(t *testing.T) {
 			}
 			return classes
 		})[step+later]
-		if len(drivers) > 0 && slices.MaxFunc(drivers, func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }).Class == "agent" {
+		byShare := func(a, b forecaster.Driver) int { return cmp.Compare(a.Share, b.Share) }
+		if len(drivers) > 0 && slices.MaxFunc(drivers, byShare).Class == "agent" {
 			named++
 		}
 	}
