@@ -73,7 +73,7 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
 	byFloor := s.floorCause != "" && s.floor >= s.need
-	if fewer {
+	if more || fewer {
 		stay = move
 	}
 	switch {
@@ -81,16 +81,14 @@ func (p *draft) findings(d *Decision, s *side) []string {
 		return []string{capitalise(s.floorCause) + ".", move}
 	case p.unusable != usable:
 		return p.withoutForecast(d, s, move)
-	case more && s.need <= s.current:
-		return []string{riskSentence(d, p.cfg), p.keepSentence(d, s), move}
-	case more:
-		return []string{riskSentence(d, p.cfg), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
+	case s.blockedBy != "" && s.need <= s.current:
+		return []string{p.keepSentence(d, s), stay}
+	case more && s.need > s.current:
+		return []string{riskSentence(d, p.cfg), p.keepSentence(d, s), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
 	case fewer && d.Needed < s.current:
 		text := fmt.Sprintf("%s will do for %s of the next %s.",
 			capitalise(d.replicasText(s.enough)), percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown))
 		return []string{text, move}
-	case s.blockedBy != "":
-		return []string{p.keepSentence(d, s), stay}
 	case d.Needed > d.Desired && !fewer:
 		stay = "No more than " + d.replicasText(d.Desired) + " are allowed."
 	}
