@@ -80,8 +80,7 @@ func (p *draft) warnings() []string {
 			text += ", the last report is from " + clock(at)
 		}
 		out = append(out, text)
-	}
-	if text := p.lostSentence(); text != "" {
+	} else if text := p.lostSentence(); text != "" {
 		out = append(out, text)
 	}
 	for i := range p.in.Minute.Faults[:min(len(p.in.Minute.Faults), maxFaults)] {

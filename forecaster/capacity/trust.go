@@ -152,10 +152,6 @@ func (p *Pool) choose(
 	switch {
 	case modelled <= 0:
 		b.Source = Learned
-		if learned.Extrapolated {
-			t.Warnings = append(t.Warnings, fmt.Sprintf("the %s rate of a replica, %.0f tokens/s (%s to %s), is extrapolated: it was never that busy",
-				name, learned.Value, value.Short(learned.Low), value.Short(learned.High)))
-		}
 		return learned.Value, b
 	case learned.Extrapolated && learned.Value > modelled:
 		return modelled, b
