@@ -22,7 +22,8 @@ var fade = math.Exp2(-float64(Minute) / float64(RankingHalfLife))
 type Ranking struct {
 	Top   []sketch.Count `cbor:"1,keyasint,omitempty"` // at most 10
 	Total float64        `cbor:"2,keyasint,omitempty"` // tokens in the account, nameless ones included
-	// Floor is an upper bound of the Error of every listed name and of the weight of every other name.
+	// Floor is an upper bound of the Error of every listed name. With fewer than ten names, it is one of the weight of
+	// every other name too.
 	Floor float64 `cbor:"3,keyasint,omitempty"`
 }
 

@@ -197,6 +197,7 @@ func requestsOf(r *shapeSums) float32 { return r.Requests }
 
 const (
 	minRankingAge = 15  // minutes; rankings compared are at most about twice as old
+	fullRanking   = 10  // names
 	minRising     = 0.1 // of the tokens a minute before
 	minRise       = 0.5 // share of a rise
 )
@@ -240,13 +241,16 @@ func (a *attribution) observe(minute int64, r *features.Ranking) {
 	}
 }
 
-// weight of a name; of an unlisted one its upper bound.
+// weight of a name; of an unlisted one its upper bound: in a full ranking the least listed weight.
 func (s *rankingAt) weight(name string) float64 {
 	top := s.Ranking.Top
 	if i := slices.IndexFunc(top, func(c sketch.Count) bool { return c.Name == name }); i >= 0 {
 		return top[i].Weight - top[i].Error/2
 	}
-	return s.Ranking.Floor
+	if len(top) < fullRanking {
+		return s.Ranking.Floor
+	}
+	return top[len(top)-1].Weight
 }
 
 // fastestGrowing is the index of the name whose tokens a minute rose most since a.Then, and its share of the whole
