@@ -425,11 +425,12 @@ func (b *bench) classes() (rows []row) {
 	})
 }
 
-// A minute of a class is about eighty cache lines in eight blocks. A record changes about thirty of them.
+// A minute of a class is about 36 cache lines in six blocks: the class, its bucket, the list of buckets, the values of
+// two sketches and the counters of tenants. A record reads or changes about twelve of them.
 const (
-	bareBlocks = 8
-	bareLines  = 4  // changed in each block
-	blockWords = 80 // ten cache lines
+	bareBlocks = 6
+	bareLines  = 2  // changed in each block
+	blockWords = 48 // six cache lines
 )
 
 // applyAt applies requests without ids, with their times shifted.
