@@ -157,7 +157,7 @@ func (f *findings) embedded(cfg *config.Config) {
 	if room := jetstream.Room(c, dir, used, free); err == nil && room != "" {
 		err = errors.New(room)
 	}
-	f.add("nats", fmt.Sprintf("an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d in %s, sync %s",
+	f.add("nats", fmt.Sprintf("an embedded server on %s, telemetry of at most %d MiB and decisions of at most %d MiB in %s, sync %s",
 		c.Embedded.Listen, c.Stream.MaxBytes>>20, c.Kept.MaxBytes>>20, dir, c.Embedded.Sync), err)
 	if c.Embedded.Listen != "none" && httpguard.IsOpen(c.Embedded.Listen) && c.User == "" {
 		f.warn("nats.embedded.listen is " + c.Embedded.Listen + ": anyone on the network may publish telemetry and read forecasts; set nats.user and nats.password_file, or listen on 127.0.0.1")

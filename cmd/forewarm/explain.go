@@ -7,7 +7,7 @@ import (
 )
 
 func runExplain(f *flag.FlagSet) action {
-	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
+	at := f.String("url", "http://127.0.0.1:9464", "`URL` of the running daemon")
 	format := "text"
 	choice(f, &format, "format", "text (default) or json", "text", "json")
 	return func(ctx context.Context, args []string, std streams) error {

@@ -32,7 +32,7 @@ func replay(f *flag.FlagSet) action {
 	var o backtest.Options
 	traceFlags(f, &o)
 	f.StringVar(&o.Pool, "pool", backtest.DefaultPool, "`pool` that the traffic belongs to; the daemon must serve it")
-	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 as fast as possible")
+	speed := f.Float64("speed", 0, "times faster than life; 1 is real time, 0 (default) as fast as possible")
 	shift := "none"
 	choice(f, &shift, "shift", "none (default) keeps the trace's times; start, end: it starts or ends now", "none", "start", "end")
 	batch := f.Int("batch", 1, "records a message; more than one makes batches")

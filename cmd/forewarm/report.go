@@ -18,9 +18,9 @@ import (
 )
 
 func runReport(f *flag.FlagSet) action {
-	at := f.String("url", "http://127.0.0.1:9464", "the running daemon")
-	from := f.String("from", "", "start of the period, RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
-	to := f.String("to", "", "end of the period (default: the newest decision)")
+	at := f.String("url", "http://127.0.0.1:9464", "`URL` of the running daemon")
+	from := f.String("from", "", "start of the period, a `time` in RFC 3339 or a day YYYY-MM-DD of -timezone (default: a week before -to)")
+	to := f.String("to", "", "end of the period, a `time` likewise (default: features.revise before the newest decision)")
 	timezone := f.String("timezone", "", "IANA `zone` that days begin by, and that times are shown by (default: report.timezone of the daemon)")
 	format := "md"
 	choice(f, &format, "format", "md (default), json or html", "md", "json", "html")
