@@ -51,7 +51,7 @@ type Alert struct {
 	Annotations map[string]string `json:"annotations" cbor:"3,keyasint"`
 	StartsAt    time.Time         `json:"starts_at" cbor:"4,keyasint"`
 	UpdatedAt   time.Time         `json:"updated_at" cbor:"5,keyasint"` // its tick
-	EndsAt      time.Time         `json:"ends_at" cbor:"6,keyasint"`    // when it ends without an update; at or before UpdatedAt if resolved
+	EndsAt      time.Time         `json:"ends_at" cbor:"6,keyasint"`    // when it ends without an update; at or before updated_at if resolved
 	Resolved    bool              `json:"resolved" cbor:"7,keyasint"`
 }
 

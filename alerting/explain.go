@@ -25,7 +25,7 @@ type Explanation struct {
 	Event     Prescale            `json:"decision"` // as published, or as it would have been
 	Resources []ExplainedResource `json:"resources"`
 	Basis     *Basis              `json:"basis,omitempty"`
-	After     *Aftermath          `json:"after,omitempty"` // nil before the next decision
+	After     *Aftermath          `json:"after,omitempty"` // missing before the next decision
 }
 
 // ExplainedResource is the evidence of a decision on one resource, with the times at which it saturates.
@@ -39,10 +39,8 @@ type Aftermath struct {
 	Until time.Time `json:"until"`
 	// Changes are the ticks at which the replicas changed.
 	Changes []Supply `json:"changes"`
-	// Peak is the busiest tick of the binding resource. Without is the busiest tick if the replicas (ready and pending)
-	// had stayed as at the decision.
-	Peak    *Peak `json:"peak,omitempty"`
-	Without *Peak `json:"without,omitempty"`
+	Peak    *Peak    `json:"peak,omitempty"`    // the busiest tick of the binding resource
+	Without *Peak    `json:"without,omitempty"` // the same if the replicas (ready and pending) had stayed as at the decision
 }
 
 // Supply is the replicas at one tick.

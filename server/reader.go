@@ -35,7 +35,7 @@ type Status struct {
 
 	Connected  bool    `json:"-"`
 	Connection string  `json:"-"`                   // the server's address, or why there is no connection
-	Lag        *uint64 `json:"stream_lag_messages"` // messages that are not read yet; nil if that is not known
+	Lag        *uint64 `json:"stream_lag_messages"` // messages that are not read yet; null if that is not known
 	Stream     string  `json:"-"`                   // what is wrong with the telemetry stream, and the fix; "" if nothing
 
 	Producers []features.ProducerState `json:"producers"` // of telemetry, ordered by name

@@ -56,10 +56,9 @@ type Outcome struct {
 	// First is the resource that runs out first with the present replicas; "budget" if only that is too low for the
 	// replicas needed, "" if nothing runs out.
 	First string `json:"first,omitempty"`
-	// Share of the change at which First runs out, 0 if it is out already. When is the time on the ramp; nil if
-	// unknown.
+	// Share is how much of the change has come when the first resource runs out, 0 if it is out already.
 	Share number   `json:"share"`
-	When  *float64 `json:"when_seconds"`
+	When  *float64 `json:"when_seconds"` // on the ramp; null if unknown
 	// Over is the share of minutes in which a resource is out.
 	Over number `json:"over_share"`
 	// TooLate: it runs out before a new replica is ready.

@@ -58,7 +58,7 @@ type Sheet struct {
 	Memory       *Memory   `json:"memory,omitempty"`
 	Rows         []Row     `json:"sheet"`
 	Outcomes     []Outcome `json:"scenarios"`
-	Cost         *Cost     `json:"cost,omitempty"` // nil without a price
+	Cost         *Cost     `json:"cost,omitempty"` // missing without a price
 	Notes        []string  `json:"notes"`
 }
 

@@ -56,13 +56,13 @@ type Contradiction struct {
 	_ struct{} `cbor:",toarray"`
 
 	Dimension string    `json:"resource"`
-	Source    Source    `json:"source"` // of Stated
+	Source    Source    `json:"source"` // of the stated rate
 	Stated    float64   `json:"stated"`
 	Learned   float64   `json:"learned"`
-	Low       float64   `json:"low"` // Learned is between these with a probability of 90 %
+	Low       float64   `json:"low"` // learned is between these with a probability of 90 %
 	High      float64   `json:"high"`
 	Since     time.Time `json:"since"`
-	From      time.Time `json:"from,omitzero"` // when the learned rate takes effect; zero if it does not
+	From      time.Time `json:"from,omitzero"` // when the learned rate takes effect; missing if it does not
 }
 
 // String is the text of Words, for the log.
