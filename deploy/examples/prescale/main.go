@@ -46,7 +46,9 @@ func main() {
 		ctx, cancel := context.WithCancel(context.Background())
 		stop = cancel
 		go func() {
-			err := exec.CommandContext(ctx, script, fmt.Sprint(n)).Run()
+			command := exec.CommandContext(ctx, script, fmt.Sprint(n))
+			command.Stdout, command.Stderr = os.Stdout, os.Stderr
+			err := command.Run()
 			if err != nil && ctx.Err() == nil {
 				log.Printf("%s %d failed: %v", script, n, err)
 				wanted.CompareAndSwap(n, -1)

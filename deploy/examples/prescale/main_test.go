@@ -69,7 +69,7 @@ func text(path string) string {
 // not. A new number stops a script that runs.
 func TestFailedScriptRunsAgain(t *testing.T) {
 	t.Parallel()
-	x := start(t, "forewarm.prescale.>", `case "$(tail -n 1 $calls)$(wc -l < $calls)" in 31) exit 7 ;; 5*) exec sleep 60 ;; esac`)
+	x := start(t, "forewarm.prescale.>", `case "$(tail -n 1 $calls)$(wc -l < $calls)" in 31) echo no room; exit 7 ;; 5*) exec sleep 60 ;; esac`)
 	acks := testenv.Subscribe(t, x.conn, "forewarm.prescale.ack.chat")
 	ready := func(id string) {
 		t.Helper()
@@ -93,8 +93,8 @@ func TestFailedScriptRunsAgain(t *testing.T) {
 	if got := text(x.calls); got != "3 3 5 6 7" {
 		t.Errorf("the script ran with %q, want 3 3 5 6 7", got)
 	}
-	if log := text(x.logged); strings.Count(log, "failed") != 1 || !strings.Contains(log, "not a pre-scale event") {
-		t.Errorf("log %q, want one failure and one event that is none", log)
+	if log := text(x.logged); strings.Count(log, "failed") != 1 || !strings.Contains(log, "not a pre-scale event") || !strings.HasPrefix(log, "no room") {
+		t.Errorf("log %q, want what the script printed, one failure and one event that is none", log)
 	}
 }
 
