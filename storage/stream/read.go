@@ -147,7 +147,7 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 		})
 	}
 	if err == nil && d == nil {
-		err = fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision", ErrNoDecision, ref)
+		err = fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision, which a new pool has after a minute", ErrNoDecision, ref)
 	}
 	if err != nil {
 		return x, err
