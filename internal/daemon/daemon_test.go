@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,6 +263,22 @@ func checkHTTP(t *testing.T, p *inProcess, requests int) {
 	} {
 		if code, body := testenv.Get(p.base + path); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("GET %s: %d, no %q in\n%.600s", path, code, want, body)
+		}
+	}
+	for _, path := range []string{"/", "/pools/chat", "/what-if"} {
+		_, body := testenv.Get(p.base + path)
+		page, links := must(url.Parse(p.base+path)), regexp.MustCompile(`href="([^"#]+)"`).FindAllStringSubmatch(body, -1)
+		for _, m := range links {
+			link := must(page.Parse(html.UnescapeString(m[1])))
+			if link.Host != page.Host {
+				continue // a runbook
+			}
+			if code, _ := testenv.Get(link.String()); code != http.StatusOK {
+				t.Errorf("%s links to %s: %d", path, link, code)
+			}
+		}
+		if len(links) < 5 {
+			t.Errorf("%s has %d links:\n%s", path, len(links), body)
 		}
 	}
 }
