@@ -27,7 +27,7 @@ type classDemand struct {
 // disaggregated pool are short, the lower limit counts. The classes share the ready capacity. Their demand is taken at the
 // decision quantile: at the median, important classes would exceed their part half of the time.
 func (p *draft) admission() []AdmissionLimit {
-	if p.unusable != usable || p.FromZero {
+	if p.forecastState != usable || p.FromZero {
 		return nil
 	}
 	limits := p.admitted(&p.Decision, &p.own)

@@ -72,7 +72,8 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	b.latency()
 	b.contradictedRates()
 	b.poolLimits()
-	for _, b.Decision = range d.byRole() {
+	for _, ofRole := range d.byRole() {
+		b.Decision = ofRole
 		b.saturation()
 		b.reserve()
 		b.poorForecast()
@@ -96,7 +97,8 @@ func (b *conditions) add(name AlertName, resource string, w alertText) *Conditio
 		const before, after = "Pool ", ": "
 		room := maxSummary - len(before+after) - len([]rune(w.Summary)) // a long name is cut
 		w.Summary = before + value.Cut(d.Pool, max(room, 8)) + after + w.Summary
-		if c.Pool = d.Pool; d.ofPrefill() {
+		c.Pool = d.Pool
+		if d.ofPrefill() {
 			c.Role = string(capacity.PrefillRole)
 		}
 		c.Annotations["decision"], c.Annotations["mode"] = d.EventID(), string(d.Mode)
@@ -156,9 +158,9 @@ func (b *conditions) saturation() {
 		return c
 	}
 	early, soon := d.warningWindow(b.cfg), d.pageWindow(b.cfg)
-	likely, late := d.likeliest(soon, false), d.likeliest(soon, true)
-	if ahead := d.likeliest(early, false); ahead != nil {
-		c := add(SaturationAhead, ahead, early, "", d.advice(help))
+	likely, late := d.likeliest(soon, anyTime), d.likeliest(soon, d.tooLate)
+	if first := d.likeliest(early, anyTime); first != nil {
+		c := add(SaturationAhead, first, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
 		c.Fading = c.Fading || late != nil
 	}
@@ -169,14 +171,14 @@ func (b *conditions) saturation() {
 			end = fmt.Sprintf(", and the limit of %s will not do", d.replicasText(d.Limit))
 		}
 		add(AtCapacityLimit, likely, soon, end, d.advice(help))
-	case blocked && d.Floor > d.Limit: // a queue, full caches or latencies, though demand by its rates would fit
+	case blocked && d.Floor > d.Limit: // because of queues, full caches or latencies; the demand itself would fit
 		b.add(AtCapacityLimit, d.Binding, alertText{
 			Summary:     fmt.Sprintf("%s are needed now, and no more than %d are allowed", d.replicasText(d.Needed), d.Limit),
 			Description: joinSentences(d.Reason, who), Action: d.advice(help),
 		})
 	case !blocked && late != nil:
 		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
-			fmt.Sprintf("A new replica needs %s to start.", span(d.Lead)))
+			fmt.Sprintf("A new replica needs %s to start.", wholeMinutes(d.Lead)))
 		if late.Probability >= sureProbability {
 			c.Ticks = 1
 		}
@@ -220,7 +222,7 @@ func (b *conditions) telemetryFaults() {
 type alertWindow struct {
 	threshold float64 // lowest probability that raises the alert
 	window    time.Duration
-	ahead     bool // use Ahead of the resource instead of its Probability
+	ahead     bool // the probability is ResourceEvidence.Ahead, not ResourceEvidence.Probability
 }
 
 // pageWindow is the window of pages and of reasons: the lead time plus Config.Hold.
@@ -244,12 +246,12 @@ func (l alertWindow) at(r *ResourceEvidence) float64 {
 	return r.Probability
 }
 
-// likeliest is the resource with the highest probability, the binding one of equals; nil if none keeps an alert active.
-// Others run out for the same cause and have no alert. With late, only those count that run out too soon for scaling.
-func (d *Decision) likeliest(l alertWindow, late bool) (most *ResourceEvidence) {
+// likeliest is the resource with the highest probability among those whose ETA counts, the binding one of equals; nil
+// if none keeps an alert active. The other resources run out for the same cause and have no alert.
+func (d *Decision) likeliest(l alertWindow, counts func(forecaster.ETA) bool) (most *ResourceEvidence) {
 	for i := range d.Resources {
 		r := &d.Resources[i]
-		if l.at(r) < FadeShare*l.threshold || late && (d.FromZero || !d.late(r.ETA)) {
+		if l.at(r) < FadeShare*l.threshold || !counts(r.ETA) {
 			continue
 		}
 		if most == nil || l.at(r) > l.at(most) || l.at(r) == l.at(most) && r.Dimension == d.Binding {
@@ -292,10 +294,13 @@ func (d *Decision) belowReserve() string {
 		takes, d.replicasText(d.Ready), d.Reserves.Failure, left)
 }
 
+func anyTime(forecaster.ETA) bool { return true }
+
+// tooLate is late, except in a pool that starts from zero: its requests wait for the first replica.
+func (d *Decision) tooLate(e forecaster.ETA) bool { return !d.FromZero && d.late(e) }
+
 // late reports whether a saturation comes, at the median, before a replica requested now can be ready.
-func (d *Decision) late(e forecaster.ETA) bool {
-	return e.P50 != forecaster.Never && e.P50 < d.Lead
-}
+func (d *Decision) late(e forecaster.ETA) bool { return e.P50 != forecaster.Never && e.P50 < d.Lead }
 
 // poorForecast warns that the forecast of the binding resource is poor: a baseline has been better for long, or too
 // many outcomes exceed its 95 % quantile.

@@ -83,7 +83,7 @@ type kept struct {
 // Constraints.
 func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 	p := newDraft(now, &in, &st, cfg)
-	if p.unusable != usable {
+	if p.forecastState != usable {
 		st.UsableSince = time.Time{}
 	} else if st.UsableSince.IsZero() {
 		st.UsableSince = now.UTC()
@@ -103,7 +103,8 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 		}
 	}
 
-	short := d.Desired > max(p.own.current, p.own.supply.Ready+len(st.Pending)) // st.Pending also has replicas that are overdue
+	withOverdue := p.own.supply.Ready + len(st.Pending)
+	short := d.Desired > max(p.own.current, withOverdue)
 	asks := d.delivered() || cfg.Mode == Advisory
 	switch {
 	case asks && (d.Desired > max(p.own.asked, p.own.current) || short && !st.Short): // also if a requested replica is lost
@@ -123,7 +124,7 @@ func Decide(now time.Time, in Input, st State, cfg Config) (Decision, State) {
 // target is the number of replicas of a role to request, before bounds. If demand cannot be sized, none is removed.
 func (p *draft) target(s *side) int {
 	there := max(s.current, s.asked)
-	if p.unusable != usable || len(s.rows) == 0 {
+	if p.forecastState != usable || len(s.rows) == 0 {
 		*s.kept = nil
 		return max(there, s.need)
 	}
@@ -185,8 +186,8 @@ func (p *draft) whyKeepRequest(s *side) string {
 // at once.
 func (p *draft) consolidated(s *side) int {
 	state := &p.in.Minute.State
-	if s.role == capacity.PrefillRole || !state.Observed || len(s.supply.Pending) > 0 { // pending ones go first, and have an empty cache
-		return 0
+	if s.role == capacity.PrefillRole || !state.Observed || len(s.supply.Pending) > 0 {
+		return 0 // pending replicas are removed first, and have an empty cache
 	}
 	return ReplicasFor(float64(state.Ready)*min(finite(state.KVUsedMax), 1), p.danger())
 }
@@ -201,7 +202,7 @@ const reportsAwaited = 24 * time.Hour
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.
 func (p *draft) whyStay(rows []resource) string {
 	if left := max(p.cfg.Cooldown, minKnown) - p.Tick.Sub(p.st.UsableSince); left > 0 {
-		return fmt.Sprintf("demand is watched for %s more", span(left))
+		return fmt.Sprintf("demand is watched for %s more", wholeMinutes(left))
 	}
 	s, faults := &p.in.Minute.State, p.in.Minute.Faults
 	silent := slices.IndexFunc(faults, func(f features.ProducerFault) bool { return f.Kind == features.FaultSilent })
@@ -240,7 +241,8 @@ func (p *draft) bound(s *side, target, others int) (desired, most int, constrain
 	}
 	desired = target
 	set := func(replicas int, key string, bound int) {
-		desired, constraints = replicas, append(constraints, Constraint{Key: key, Bound: bound, Wanted: desired})
+		constraints = append(constraints, Constraint{Key: key, Bound: bound, Wanted: desired})
+		desired = replicas
 	}
 	if step := p.cfg.ScaleInStep; step > 0 && desired < s.current-step && bounds.Min < s.current-step {
 		set(s.current-step, "scale_in_step", step)
@@ -265,7 +267,7 @@ func (p *draft) action() Action {
 	switch by := cmp.Or(cmp.Compare(p.Desired, p.own.current), cmp.Compare(p.Desired, p.own.asked)); {
 	case by > 0:
 		return ScaleOut
-	case by < 0 && p.unusable == usable:
+	case by < 0 && p.forecastState == usable:
 		return ScaleIn
 	}
 	return Hold
@@ -278,8 +280,10 @@ func (st *State) setPublish(d *Decision, cfg Config) {
 	action := d.PoolAction()
 	changed := d.Desired != st.PublishedDesired || d.PrefillReplicas() != st.PublishedPrefill || action != st.PublishedAction ||
 		action != Hold && d.Binding != st.PublishedBinding || d.delivered() != st.PublishedToObey
-	if d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3; d.Publish {
-		if st.Generation++; st.LastPublished.IsZero() {
+	d.Publish = changed || st.LastPublished.IsZero() || d.Tick.Sub(st.LastPublished) >= cfg.Expiry*2/3
+	if d.Publish {
+		st.Generation++
+		if st.LastPublished.IsZero() {
 			st.Generation = max(st.Generation, d.Tick.Unix()/60)
 		}
 		st.LastPublished, st.PublishedDesired, st.PublishedPrefill = d.Tick, d.Desired, d.PrefillReplicas()

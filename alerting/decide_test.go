@@ -504,7 +504,7 @@ func TestReplicasFor(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0 min", time.Second: "1 min", time.Minute: "1 min", 61 * time.Second: "2 min"} {
-		if got := span(d); got != want {
+		if got := wholeMinutes(d); got != want {
 			t.Errorf("%s is %q, want %q", d, got, want)
 		}
 	}

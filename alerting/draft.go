@@ -32,12 +32,12 @@ const (
 // draft is a decision in the making, with intermediate values.
 type draft struct {
 	Decision
-	in       *Input
-	st       *State // of the previous decision, and then of this one
-	cfg      Config
-	own      side
-	prefill  side     // the prefill replicas of a disaggregated pool
-	unusable unusable // why demand cannot be sized
+	in            *Input
+	st            *State // of the previous decision, and then of this one
+	cfg           Config
+	own           side
+	prefill       side // the prefill replicas of a disaggregated pool
+	forecastState forecastState
 }
 
 // side has the intermediate values for the replicas of one role.
@@ -53,7 +53,7 @@ type side struct {
 	floorCause string  // for the reason; "" if only current demand counts
 	need       int     // replicas for demand at tau, reserves and floor
 	keep       int     // minimum for scale-in; at least need
-	kept       *[]kept // in the pool's State
+	kept       *[]kept // the minimums of earlier ticks, in the pool's State
 	enough     int     // largest minimum for scale-in of the last Cooldown
 	blockedBy  string  // why replicas stay, although fewer are enough
 }
@@ -73,15 +73,15 @@ func (p *draft) sideOf(dimension string) *side {
 	return &p.own
 }
 
-// unusable is why a decision cannot use the forecast.
-type unusable uint8
+// forecastState says whether a decision can use the forecast, and if not, why.
+type forecastState uint8
 
 const (
-	usable     unusable = iota // the forecast is usable
-	stale                      // telemetry is too old
-	noRequests                 // engines are busy, but no request is reported
-	unsized                    // no resource has both a capacity and a demand
-	cold                       // too little history
+	usable     forecastState = iota
+	stale                    // telemetry is too old
+	noRequests               // engines are busy, but no request is reported
+	unsized                  // no resource has both a capacity and a demand
+	cold                     // too little history
 )
 
 // newDraft computes supply, demand by resource and the floor, and checks whether the forecast is usable.
@@ -128,13 +128,13 @@ func newDraft(now time.Time, in *Input, st *State, cfg Config) *draft {
 	}
 	switch {
 	case in.Forecast.Stale:
-		p.unusable = stale
+		p.forecastState = stale
 	case p.engineBusy() && p.withoutRequests():
-		p.unusable = noRequests
+		p.forecastState = noRequests
 	case len(p.own.rows) == 0:
-		p.unusable = unsized
+		p.forecastState = unsized
 	case in.Projection.Confidence == forecaster.Cold:
-		p.unusable = cold
+		p.forecastState = cold
 	}
 
 	for _, s := range p.sides() {
@@ -151,7 +151,7 @@ func (p *draft) size(s *side) {
 	for i := range s.rows {
 		r := &s.rows[i]
 		ask := r.evidence.NeedReplicas
-		if p.unusable == cold {
+		if p.forecastState == cold {
 			ask = r.now
 		}
 		s.need, s.keep = max(s.need, ask+more), max(s.keep, r.keep+more)
@@ -248,7 +248,8 @@ func (p *draft) addResources() {
 			continue
 		}
 		per = p.in.Minute.Carries(f.Dimension, per)
-		need, ok := provision(f, p.Quantile, forecaster.WindowMinutes(p.Lead+p.cfg.Hold))
+		toHold := forecaster.WindowMinutes(p.Lead + p.cfg.Hold)
+		need, ok := provision(f, p.Quantile, toHold)
 		if !ok {
 			continue
 		}
@@ -262,7 +263,7 @@ func (p *draft) addResources() {
 		s := p.sideOf(f.Dimension)
 		for j := range s.projection.Resources {
 			if rp := &s.projection.Resources[j]; rp.Dimension == f.Dimension {
-				r.evidence.Probability = finite(rp.Probability[forecaster.WindowMinutes(p.Lead+p.cfg.Hold)-1])
+				r.evidence.Probability = finite(rp.Probability[toHold-1])
 				r.evidence.Ahead = finite(rp.Probability[forecaster.WindowMinutes(forecaster.WarningWindow(p.Lead))-1])
 				r.evidence.ETA = rp.ETA
 			}

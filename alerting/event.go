@@ -19,7 +19,7 @@ const (
 	ReportType = "forewarm.report.v1"
 )
 
-// Event is a decision as a CloudEvent. Who obeys it must check Mode, Withheld, Generation and ExpiresAt of the data.
+// Event is a decision as a CloudEvent. An autoscaler must check Mode, Withheld, Generation and ExpiresAt of the data.
 type Event = CloudEvent[Prescale]
 
 // Prescale is the data of a pre-scale event. Times are RFC 3339 in UTC or null; probabilities and quantiles are
@@ -68,7 +68,7 @@ type Prescale struct {
 	Warnings   []string `json:"warnings"` // what was assumed, in sentences
 }
 
-// Current is the current replicas.
+// Current has the numbers of replicas at the decision.
 type Current struct {
 	Ready   int `json:"ready"`
 	Pending int `json:"pending"`
@@ -97,7 +97,7 @@ func NewPrescale(d *Decision) Prescale {
 		Current:         Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, Withheld: d.Withheld, DesiredByRole: d.ByRole,
 		FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: at(tick, d.ETA),
+		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: saturationTimes(tick, d.ETA),
 		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events,
 		Constraints: texts(d.Constraints), Admission: d.Admission, Retries: d.Retried(d.Binding), Reason: d.Reason,
@@ -117,15 +117,15 @@ func NewPrescale(d *Decision) Prescale {
 
 // saturation is that of the binding resource.
 func (d *Decision) saturation() Saturation {
-	s := Saturation{BindingResource: d.Binding, SaturationETA: at(d.Tick.UTC(), d.ETA)}
+	s := Saturation{BindingResource: d.Binding, SaturationETA: saturationTimes(d.Tick.UTC(), d.ETA)}
 	if d.Binding != "" {
 		s.Probability = new(round(d.Probability))
 	}
 	return s
 }
 
-// at is the absolute times of an ETA.
-func at(tick time.Time, e forecaster.ETA) SaturationETA {
+// saturationTimes are the absolute times of an ETA.
+func saturationTimes(tick time.Time, e forecaster.ETA) SaturationETA {
 	return SaturationETA{P10: ahead(tick, e.P10), P50: ahead(tick, e.P50), P90: ahead(tick, e.P90)}
 }
 

@@ -13,7 +13,7 @@ import (
 // addEvidence adds the evidence on resources, and warnings. All its numbers are finite.
 func (p *draft) addEvidence() {
 	d := &p.Decision
-	d.Floor, d.Stale, d.Withheld = p.own.floor, p.unusable == stale || p.unusable == noRequests, p.withheld()
+	d.Floor, d.Stale, d.Withheld = p.own.floor, p.forecastState == stale || p.forecastState == noRequests, p.withheld()
 	d.Warnings = slices.Concat(p.in.Projection.Warnings, p.warnings())
 	for i := range p.own.rows {
 		d.Resources = append(d.Resources, p.own.rows[i].evidence)
@@ -34,7 +34,8 @@ func (p *draft) addEvidence() {
 	}
 	if b := p.own.binding(d.Binding); b != nil {
 		d.Binding, d.Probability, d.ETA = b.evidence.Dimension, b.evidence.Probability, b.evidence.ETA
-		if d.Model = "network"; b.forecast.Fallback {
+		d.Model = "network"
+		if b.forecast.Fallback {
 			d.Model = "last value"
 		}
 		d.Events = b.forecast.Basis.Events
@@ -49,15 +50,15 @@ const requestsMissing = "no request is reported although its engines are busy"
 func (p *draft) withheld() string {
 	known := slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.forecast.Known >= int(minKnown/features.Minute) })
 	switch {
-	case p.unusable == stale:
+	case p.forecastState == stale:
 		return "its telemetry is stale"
-	case p.unusable == noRequests:
+	case p.forecastState == noRequests:
 		return requestsMissing
-	case p.unusable == cold && !p.SupplyAssumed && !known:
-		return fmt.Sprintf("less than %s of its traffic is known", span(minKnown))
-	case p.unusable == cold && p.SupplyAssumed:
+	case p.forecastState == cold && !p.SupplyAssumed && !known:
+		return fmt.Sprintf("less than %s of its traffic is known", wholeMinutes(minKnown))
+	case p.forecastState == cold && p.SupplyAssumed:
 		return "less than an hour of its traffic is known, and no replica reports how many there are"
-	case p.unusable == unsized && (p.Binding == "" || p.Confidence == forecaster.Cold):
+	case p.forecastState == unsized && (p.Binding == "" || p.Confidence == forecaster.Cold):
 		return "its demand cannot be counted in replicas"
 	}
 	return ""

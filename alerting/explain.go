@@ -55,7 +55,7 @@ type Supply struct {
 type Peak struct {
 	Tick     time.Time `json:"tick"`
 	Resource string    `json:"resource"`
-	Replicas int       `json:"replicas"` // that the capacity is of
+	Replicas int       `json:"replicas"` // with this number the capacity is computed
 	Demand   float64   `json:"demand"`
 	Use      float64   `json:"utilisation"` // demand over capacity
 }
@@ -65,7 +65,7 @@ func Explain(d *Decision, after []Decision) Explanation {
 	x := Explanation{ID: d.EventID(), Decision: *d, Event: NewPrescale(d), Resources: []ExplainedResource{}, Basis: d.Basis}
 	for _, side := range d.byRole() {
 		for _, r := range side.Resources {
-			x.Resources = append(x.Resources, ExplainedResource{r, at(d.Tick.UTC(), r.ETA)})
+			x.Resources = append(x.Resources, ExplainedResource{r, saturationTimes(d.Tick.UTC(), r.ETA)})
 		}
 	}
 	if len(after) > 0 {
@@ -115,12 +115,12 @@ var (
 	explainText string
 
 	explainTemplate = template.Must(template.New("explain").Funcs(template.FuncMap{
-		"clock": clock, "percent": percent, "short": value.Short, "span": span, "ahead": minutesAhead,
+		"clock": clock, "percent": percent, "short": value.Short, "wholeMinutes": wholeMinutes, "ahead": minutesAhead,
 		"name": ResourceName, "driver": (*Decision).driverSentence, "replicas": (*Decision).replicasText,
 		"sides": (*Decision).byRole, "prefill": (*Decision).ofPrefill,
 		"list":     func(c []Constraint) string { return strings.Join(texts(c), "; ") },
 		"resource": func(dimension string) string { return ResourceName(dimension) + resourceTexts[dimension].unit },
-		"warned":   func(lead time.Duration) string { return span(forecaster.WarningWindow(lead)) },
+		"warned":   func(lead time.Duration) string { return wholeMinutes(forecaster.WarningWindow(lead)) },
 		"minutes":  func(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) },
 	}).Parse(explainText))
 )
@@ -138,7 +138,7 @@ func minutesAhead(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// SeenFloor is the reactive floor; nil if it is 0 because no resource has a capacity.
+// SeenFloor is Floor; nil if that is 0 because no resource has a known capacity.
 func (d *Decision) SeenFloor() *int {
 	if d.Floor == 0 && len(d.Resources) == 0 {
 		return nil

@@ -65,7 +65,7 @@ func SelfConditions(v *Vitals, cfg Config) []Condition {
 	}
 	if v.Diverged > 0 {
 		b.add(DecisionsDiverge, "", alertText{
-			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, span(v.Window)),
+			Summary:     fmt.Sprintf("Two daemons decided differently %d times in %s", v.Diverged, wholeMinutes(v.Window)),
 			Description: "The decision that was logged first counts. The newest difference: " + value.Cut(v.Divergence, maxError) + ".",
 			Action:      "Run the same version and the same configuration in all daemons.",
 		})
@@ -105,7 +105,7 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	switch {
 	case v.Lost > 0:
 		return alertText{
-			Summary:     fmt.Sprintf("%d messages were lost from the telemetry stream in %s", v.Lost, span(v.Window)),
+			Summary:     fmt.Sprintf("%d messages were lost from the telemetry stream in %s", v.Lost, wholeMinutes(v.Window)),
 			Description: "They left the stream before Forewarm read them. Demand was higher than Forewarm sees.",
 			Action:      "Raise nats.stream.max_bytes or max_age, and check why Forewarm was slow or stopped.",
 		}, true
@@ -115,7 +115,7 @@ func droppedText(v *Vitals) (w alertText, ok bool) {
 	w = alertText{
 		Summary: fmt.Sprintf("Forewarm refuses %s of the telemetry", percent(float64(refused)/float64(total))),
 		Description: fmt.Sprintf("In %s %d of %d records were refused, most often as %s. Demand is higher than Forewarm sees.",
-			span(v.Window), refused, total, most),
+			wholeMinutes(v.Window), refused, total, most),
 		Action: "Correct the producer. The NATS subject forewarm.deadletter says what was refused and why.",
 	}
 	if v.Refusals != "" {

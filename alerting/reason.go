@@ -68,29 +68,28 @@ func (d *Decision) changeSentence() string {
 	return fmt.Sprintf("%s %s (%d now).", asking, d.replicasText(d.Desired), d.Ready+d.Pending)
 }
 
-// findings are the sentences about the problem and the action for the replicas of s, which d is about.
+// findings are sentences about one role: the problem, and last the action. d and s are of this role.
 func (p *draft) findings(d *Decision, s *side) []string {
-	move, stay := d.changeSentence(), fmt.Sprintf("Staying at %d.", d.Desired)
 	more, fewer := d.Desired > s.current, d.Desired < s.current
 	byFloor := s.floorCause != "" && s.floor >= s.need
+	action := fmt.Sprintf("Staying at %d.", d.Desired)
 	if more || fewer {
-		stay = move
+		action = d.changeSentence()
 	}
 	switch {
 	case more && byFloor && s.floor > s.current:
-		return []string{capitalise(s.floorCause) + ".", move}
-	case p.unusable != usable:
-		return p.withoutForecast(d, s, move)
+		return []string{capitalise(s.floorCause) + ".", action}
+	case p.forecastState != usable:
+		return p.withoutForecast(d, s)
 	case s.blockedBy != "" && s.need <= s.current:
-		return []string{p.keepSentence(d, s), stay}
+		return []string{p.keepSentence(d, s), action}
 	case more && s.need > s.current:
-		return []string{riskSentence(d, p.cfg), p.keepSentence(d, s), move, fmt.Sprintf("A new one takes up to %s.", span(d.Lead))}
+		lead := fmt.Sprintf("A new one takes up to %s.", wholeMinutes(d.Lead))
+		return []string{riskSentence(d, p.cfg), p.keepSentence(d, s), action, lead}
 	case fewer && d.Needed < s.current:
 		text := fmt.Sprintf("%s will do for %s of the next %s.",
-			capitalise(d.replicasText(s.enough)), percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown))
-		return []string{text, move}
-	case d.Needed > d.Desired && !fewer:
-		stay = "No more than " + d.replicasText(d.Desired) + " are allowed."
+			capitalise(d.replicasText(s.enough)), percent(p.KeepQuantile), wholeMinutes(p.Lead+p.cfg.Cooldown))
+		return []string{text, action}
 	}
 	why := []string{riskSentence(d, p.cfg)}
 	switch b := s.binding(d.Binding); {
@@ -101,10 +100,13 @@ func (p *draft) findings(d *Decision, s *side) []string {
 	case s.need <= d.Ready:
 		why = append(why, p.keepSentence(d, s))
 	}
-	return append(why, stay)
+	if d.Needed > d.Desired && !fewer {
+		action = "No more than " + d.replicasText(d.Desired) + " are allowed."
+	}
+	return append(why, action)
 }
 
-// keepSentence is a sentence about why replicas or the request for them stay, although s.need is less; else "".
+// keepSentence says why more replicas are kept or requested than s.need; "" if there is no reason to.
 func (p *draft) keepSentence(d *Decision, s *side) string {
 	enough := d.replicasText(s.enough)
 	switch {
@@ -112,15 +114,15 @@ func (p *draft) keepSentence(d *Decision, s *side) string {
 		return fmt.Sprintf("%s would do, but %s.", capitalise(enough), s.blockedBy)
 	case s.enough > s.need:
 		return fmt.Sprintf("A scale-in must leave enough for %s of the next %s, and that took %s lately.",
-			percent(p.KeepQuantile), span(p.Lead+p.cfg.Cooldown), enough)
+			percent(p.KeepQuantile), wholeMinutes(p.Lead+p.cfg.Cooldown), enough)
 	}
 	return ""
 }
 
-// withoutForecast is the finding if the forecast cannot be used.
-func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
+// withoutForecast are the findings if the forecast cannot be used.
+func (p *draft) withoutForecast(d *Decision, s *side) []string {
 	why := ""
-	switch p.unusable {
+	switch p.forecastState {
 	case noRequests:
 		seen := fmt.Sprintf("%.1f requests wait per replica", p.in.Minute.State.WaitingPerReady)
 		if use := finite(p.in.Minute.State.KVUsedMax); use >= busyKV {
@@ -130,7 +132,7 @@ func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 	case stale:
 		why = "There is no telemetry yet."
 		if at := p.in.Minute.LastEvent; !at.IsZero() {
-			why = fmt.Sprintf("The newest telemetry is of %s (%s ago).", clock(at), span(p.Tick.Sub(at)))
+			why = fmt.Sprintf("The newest telemetry is of %s (%s ago).", clock(at), wholeMinutes(p.Tick.Sub(at)))
 		}
 	case unsized:
 		why = p.unsizedText()
@@ -138,7 +140,7 @@ func (p *draft) withoutForecast(d *Decision, s *side, move string) []string {
 		why = "Less than an hour of traffic is known, so only the demand of now counts."
 	}
 	if d.Desired > s.current {
-		return []string{why, move}
+		return []string{why, d.changeSentence()}
 	}
 	return []string{why, "Holding " + d.replicasText(d.Desired) + "."}
 }
@@ -178,7 +180,7 @@ func riskSentence(d *Decision, cfg Config) string {
 		return capitalise(text) + "."
 	}
 	text := fmt.Sprintf("To have enough %s in %s of the next %s, the pool needs %s",
-		ResourceName(d.Binding), percent(d.Quantile), span(window), d.replicasText(r.NeedReplicas))
+		ResourceName(d.Binding), percent(d.Quantile), wholeMinutes(window), d.replicasText(r.NeedReplicas))
 	if kept := d.Reserves.String(); kept != "" {
 		text += ", and as a reserve " + kept
 	}
@@ -198,8 +200,8 @@ func ResourceName(dimension string) string { return cmp.Or(resourceTexts[dimensi
 
 func percent(p float64) string { return value.Percent(value.Number(p)) }
 
-// span is a duration in whole minutes.
-func span(d time.Duration) string {
+// wholeMinutes is a duration in whole minutes, rounded up.
+func wholeMinutes(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", max(0, math.Ceil(d.Minutes()-1e-9)))
 }
 

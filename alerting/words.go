@@ -91,11 +91,11 @@ func (d *Decision) saturationText(r *ResourceEvidence, probability float64, wind
 	case probability >= .5 && r.ETA.P50 != forecaster.Never:
 		when := "within a minute"
 		if ahead := min(r.ETA.P50, window); ahead > time.Minute { // half of the chance lies before the window ends
-			when = "in about " + span(ahead)
+			when = "in about " + wholeMinutes(ahead)
 		}
 		return what + " will " + end + " " + when
 	}
-	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, span(window), likelihood(probability))
+	return fmt.Sprintf("%s may %s within %s (%s likely)", what, end, wholeMinutes(window), likelihood(probability))
 }
 
 // limitText is that a limit of the whole pool is exceeded or will be reached within the window; "" if that is unlikely.
@@ -112,7 +112,7 @@ func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
 	if r.Probability >= limitProbability {
 		verb = "will probably"
 	}
-	return fmt.Sprintf("%s %s be reached within %s (%s likely)", what, verb, span(window), likelihood(r.Probability))
+	return fmt.Sprintf("%s %s be reached within %s (%s likely)", what, verb, wholeMinutes(window), likelihood(r.Probability))
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.

@@ -8,13 +8,13 @@ type Load struct {
 	Prompt   float64
 	Cached   float64 // part of Prompt
 	Output   float64
-	// Spread is the KV cache that requests hold, over that of requests with prompts of one length and exponential
-	// outputs. Lengths that vary more hold several times as much.
+	// Spread is the KV cache that requests hold, divided by what they would hold with prompts of one length and
+	// exponentially distributed outputs. It is several if lengths vary more.
 	Spread float64
 }
 
-// KV is the tokens that requests hold at once, by Little's law. A request holds its prompt while it is computed at the
-// prefill rate, then grows by a token every itl seconds. With an unknown prefill rate (0) the prefill takes no time.
+// KV is the number of tokens that all requests hold, by Little's law. A request holds its prompt while that is computed
+// at the prefill rate, and then one more token every itl seconds. With an unknown prefill rate (0) the prefill takes no time.
 func (l Load) KV(prefillTokensPerS, itl float64) float64 {
 	if l.Requests == 0 {
 		return 0
@@ -35,7 +35,7 @@ func (l Load) Running(prefillTokensPerS, itl float64) float64 {
 	return n
 }
 
-// Bounds of what is stated.
+// Bounds of stated rates and lengths.
 const (
 	maxTokens       = 1e9 // of a request
 	maxRequestsPerS = 1e9
@@ -63,8 +63,8 @@ func (s Stated) Load() (Load, error) {
 	return Load{Requests: s.RequestsPerS, Prompt: prompt, Cached: prompt * s.CacheHit, Output: output, Spread: 1}, nil
 }
 
-// FromRates is a load from sums over requests: tokens a second, and the KV tokens held (NaN unknown), which give the
-// spread.
+// FromRates is a load from sums over all requests: requests and tokens per second, and the KV tokens that they hold (NaN
+// if unknown). The latter give the spread.
 func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl float64) Load {
 	if !(requests > 0) {
 		return Load{}
@@ -90,7 +90,7 @@ type Change struct {
 // Same changes nothing.
 var Same = Change{Rate: 1, Prompt: 1, Output: 1, CacheHit: 1, Limits: 1}
 
-// partly is the share s of a change.
+// partly is the part s of a change, 0 for none to 1 for all of it.
 func (c Change) partly(s float64) Change {
 	between := func(x float64) float64 { return 1 + s*(x-1) }
 	c.Rate, c.Prompt, c.Output, c.CacheHit = between(c.Rate), between(c.Prompt), between(c.Output), between(c.CacheHit)
@@ -101,7 +101,7 @@ func (c Change) partly(s float64) Change {
 // atOnce reports whether a change of supply comes at once, not over the ramp.
 func (c Change) atOnce() bool { return c.Lost > 0 || c.Limits < 1 }
 
-// apply changes a load; the result includes additional attempts.
+// apply returns the load l after the change, with the additional attempts.
 func (c Change) apply(l Load) Load {
 	rate := c.Rate * (1 + c.Retry)
 	hit := 0.0

@@ -28,8 +28,8 @@ var (
 // number may be unknown.
 type number = value.Number
 
-// Render writes a sheet as md, html (one page without external resources) or json (unknown numbers are null). Without
-// traffic, it writes the memory of a model on a replica: as json, or as memory, which is Markdown.
+// Render renders a sheet as md, html (one page without external resources) or json (unknown numbers are null). It
+// renders the memory of a model on a replica, for which no traffic is needed, as json or as memory, which is Markdown.
 func Render[T *Sheet | *Memory](what T, format string) ([]byte, error) {
 	return document.Render(format, what)
 }
@@ -93,7 +93,7 @@ func (o *Outcome) ReplicasText() string {
 	return strings.ReplaceAll(text, "NaN", "–")
 }
 
-// describe a change in a few words.
+// describe returns the change in a few words.
 func (c Change) describe() string {
 	var parts []string
 	say := func(changed bool, format string, v float64) {
@@ -130,7 +130,7 @@ func (o *Outcome) FirstTitle() string {
 	return "nothing"
 }
 
-// Worst is the highest risk of the resources. It is Unknown if all that are known suffice, and another is not known.
+// Worst is the highest risk of the resources. It is Unknown if a risk is not known and all others are Okay.
 func (o *Outcome) Worst() Risk {
 	worst := 0
 	for _, u := range o.Uses {

@@ -84,7 +84,8 @@ func NewSchedule(expression string, zone *time.Location) (*Schedule, error) {
 	if spec.Location != time.Local { // it would contradict the zone
 		return nil, errors.New("must not carry a time zone; set report.timezone")
 	}
-	if spec.Location = zone; spec.Next(time.Unix(0, 0)).IsZero() {
+	spec.Location = zone
+	if spec.Next(time.Unix(0, 0)).IsZero() {
 		return nil, errors.New("must name days that exist")
 	}
 	return &Schedule{spec}, nil

@@ -102,7 +102,8 @@ func (b *builder) read(ctx context.Context, h History) error {
 	}
 	if err := h.Decisions(ctx, b.base, b.to, func(d *alerting.Decision) error {
 		p := b.pool(d.Pool)
-		if p.ticks = append(p.ticks, newTick(d)); !d.Tick.Before(b.from) {
+		p.ticks = append(p.ticks, newTick(d))
+		if !d.Tick.Before(b.from) {
 			p.mode, p.decodeOnly = d.Mode, d.ByRole != nil
 		}
 		if d.Basis != nil {

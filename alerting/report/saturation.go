@@ -39,7 +39,8 @@ func (p *pool) saturation() Saturation {
 			out.KnownMinutes++
 		}
 		if x.utilisation > 1 {
-			if episodes = extend(episodes, m, nil); m >= p.first {
+			episodes = extend(episodes, m, nil)
+			if m >= p.first {
 				out.SaturatedMinutes++
 			}
 		}
@@ -101,7 +102,8 @@ func (p *pool) episode(e run, warnings []run) Episode {
 		first := warnings[i].tick
 		lead := out.Start.Sub(first.at)
 		out.LeadMinutes = Number(lead.Minutes())
-		if out.Outcome = Late; lead >= first.lead {
+		out.Outcome = Late
+		if lead >= first.lead {
 			out.Outcome = InTime
 		}
 	}

@@ -82,7 +82,7 @@ type namer interface {
 	ID(alerting.Notice) string
 }
 
-// keeper is implemented by sinks that store notices, so that they need those that newer ones have replaced, too.
+// keeper is implemented by sinks that store every notice, also those that newer ones have replaced.
 type keeper interface {
 	KeepsAll()
 }
@@ -112,7 +112,7 @@ func (d *Dispatcher) Stats() []alerting.SinkStats {
 func (d *Dispatcher) Run(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAttempt, stop) })()
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastAttempt, stop) })
 	var lanes sync.WaitGroup
 	for _, l := range d.lanes {
 		for _, q := range l.queues {
@@ -140,10 +140,11 @@ type lane struct {
 	failing map[part]failure
 }
 
-// part is what fails on its own: a receiver may take advice but no reports, and one queue may be unreadable.
+// part is what can fail while the rest works: reading a queue, or sending its notices. For example, a receiver may take
+// advice but no reports.
 type part struct {
 	queue   Queue
-	sending bool // its notices; false for reading it
+	sending bool // false for reading
 }
 
 type failure struct {
@@ -162,22 +163,22 @@ func (l *lane) run(ctx, sending context.Context, q Queue) {
 		}
 		switch {
 		case err == nil:
-			l.recovered(part{q, false})
+			l.recovered(part{queue: q})
 		case ctx.Err() == nil:
-			sleep.For(ctx, min(l.failed(part{q, false}, alerting.Notice{}, err), maxQueueRetry))
+			sleep.For(ctx, min(l.failed(part{queue: q}, alerting.Notice{}, err), maxQueueRetry))
 		}
 	}
 }
 
 // deliver sends, skips or returns a notice of the log. Errors are those of the log.
 func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delivery) error {
-	l.waits(q, d.Waiting+1)
+	l.setWaiting(q, d.Waiting+1)
 	wanted, err := l.wanted(ctx, q, d)
 	if err != nil {
 		return errors.Join(err, d.Return())
 	}
 	if !wanted {
-		l.waits(q, d.Waiting)
+		l.setWaiting(q, d.Waiting)
 		return d.Settle()
 	}
 	pause, failure := l.attempt(sending, q, d.Notice)
@@ -189,11 +190,11 @@ func (l *lane) deliver(ctx, sending context.Context, q Queue, d *alerting.Delive
 	if s, ok := l.sink.(namer); ok && failure == nil {
 		err = q.SetDelivered(sending, d.Notice.Identity(), s.ID(d.Notice))
 	}
-	l.waits(q, d.Waiting)
+	l.setWaiting(q, d.Waiting)
 	return errors.Join(err, d.Settle())
 }
 
-// wanted reports whether a notice is still to be delivered, and counts why not.
+// wanted reports whether a notice is still to be delivered. It counts those that lapsed.
 func (l *lane) wanted(ctx context.Context, q Queue, d *alerting.Delivery) (bool, error) {
 	n := d.Notice
 	if !l.sink.Accepts(n) {
@@ -241,7 +242,8 @@ func (q *ownQueue) add(n alerting.Notice) (ok bool) {
 
 func (q *ownQueue) Next(ctx context.Context) (*alerting.Delivery, error) {
 	d := q.returned
-	if q.returned = nil; d == nil {
+	q.returned = nil
+	if d == nil {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -283,17 +285,17 @@ func (l *lane) attempt(ctx context.Context, q Queue, n alerting.Notice) (pause t
 	switch {
 	case err == nil:
 		l.count(func(s *alerting.SinkStats) { s.Sent++ })
-		l.recovered(part{q, true})
+		l.recovered(part{queue: q, sending: true})
 		return 0, nil
 	case answer.Gone, answer.Permanent: // a permanent failure is of this notice only
 		l.count(func(s *alerting.SinkStats) { s.Failed, s.Disabled = s.Failed+1, s.Disabled || answer.Gone })
-		l.failed(part{q, true}, n, err)
+		l.failed(part{queue: q, sending: true}, n, err)
 		return 0, err
 	}
 	l.count(func(s *alerting.SinkStats) { s.Retried++ })
 	wait := min(answer.After, maxRetryAfter)
 	l.resume = time.Now().Add(wait)
-	return max(l.failed(part{q, true}, n, err), wait), err
+	return max(l.failed(part{queue: q, sending: true}, n, err), wait), err
 }
 
 // failed counts a failure of a part, and reports it if it is the first in a row, or if it is not retried. It returns the
@@ -337,9 +339,12 @@ func (l *lane) recovered(of part) {
 	}
 }
 
-// waits sets how many notices of q wait at an attempt, with the one that is being delivered.
-func (l *lane) waits(q Queue, n int) {
-	l.count(func(s *alerting.SinkStats) { s.Queued, l.waiting[q] = s.Queued+n-l.waiting[q], n })
+// setWaiting sets how many notices of q wait at an attempt, with the one that is being delivered.
+func (l *lane) setWaiting(q Queue, n int) {
+	l.count(func(s *alerting.SinkStats) {
+		s.Queued += n - l.waiting[q]
+		l.waiting[q] = n
+	})
 }
 
 func (l *lane) count(f func(s *alerting.SinkStats)) {
