@@ -7,10 +7,10 @@ import (
 	"github.com/forewarm/forewarm/features"
 )
 
-// Backfill teaches past values of a pool's total in one dimension; classes learn from telemetry only. values are of
-// consecutive minutes from start on, in the dimension's unit, averaged over each minute, NaN where not known, none
-// negative. It shortens a cold start, or closes a gap before telemetry continues. Values must be newer than all that the
-// series knows. It costs what the minutes would have cost, about 0.2 ms each.
+// Backfill teaches past values of a pool's total in one dimension: at a cold start, or to close a gap before telemetry
+// continues. Classes learn from telemetry only. values are the means of consecutive minutes from start on, in the
+// dimension's unit; NaN if unknown, never negative. They must be newer than all that the series knows. A minute costs
+// about 0.2 ms, as it does in telemetry.
 func (f *Forecaster) Backfill(poolName, dimension string, start time.Time, values []float64) error {
 	key := features.Key{Pool: poolName, Class: features.TotalClass}
 	d := features.ForecastIndex(dimension)

@@ -20,14 +20,14 @@ const (
 	rankPrior        = 0.5 // windows in each bin at the start
 )
 
-// Calibrator calibrates the sample paths of a pool. It keeps the rank of each window's highest demand among the paths'
-// highest. If the paths are right, ranks are uniform. If not, a share of paths is turned into the probability that it
-// had so far: the recalibration of Kuleshov, Fenner and Ermon (2018, "Accurate uncertainties for deep learning using
-// calibrated regression", §3). Ranks do not depend on supply, so it learns from every window, also if nothing was ever
-// short.
+// Calibrator calibrates the sample paths of a pool. When a window ends, it counts the rank of the highest demand among
+// the highest demands of the paths. If the paths are right, all ranks are equally frequent. If not, it replaces a share
+// of paths by how often demand was in that share: the recalibration of Kuleshov, Fenner and Ermon (2018, "Accurate
+// uncertainties for deep learning using calibrated regression", §3). Ranks do not depend on supply, so it also learns
+// from windows in which nothing was short.
 //
-// It learns from windows of each of calibratedHorizons, because forecasts are worse far ahead, and of each stage of
-// silence: ranks in traffic do not say how likely it is that traffic comes back.
+// It keeps ranks for each of calibratedHorizons, because forecasts are worse far ahead, and for each stage of silence:
+// ranks during traffic do not say how likely it is that traffic returns.
 //
 // Bounds: Horizon open windows of each dimension.
 type Calibrator struct {
@@ -86,8 +86,8 @@ func (w *openWindow) setPeaks(paths [][Horizon]float32) {
 	}
 }
 
-// Learn takes the windows that ended before now. demand is that of a dimension in a minute, NaN if unknown. A window
-// with an unknown minute is skipped.
+// Learn learns from the windows that ended before now. demand is the demand for a dimension in a minute, NaN if unknown.
+// A window with an unknown minute is skipped.
 func (c *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
 	newest := now.Unix()/60 - 1
 	for i := range c.Dimensions {
@@ -95,12 +95,12 @@ func (c *Calibrator) Learn(now time.Time, demand func(dimension string, minute i
 		open := d.Open[:0]
 		for _, w := range d.Open {
 			for w.Done < numHorizons && w.From+int64(calibratedHorizons[w.Done])-1 <= newest {
-				highest := 0.
-				for m := range calibratedHorizons[w.Done] {
+				highest, horizon := 0., calibratedHorizons[w.Done]
+				for m := range horizon {
 					highest = max(highest, demand(d.Name, w.From+int64(m))) // NaN stays
 				}
-				if !math.IsNaN(highest) { // overlapping windows together count as one
-					countRank(&d.Ranks[w.Stage][w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(calibratedHorizons[w.Done]))
+				if !math.IsNaN(highest) { // a window begins each minute; those that overlap count together as one
+					countRank(&d.Ranks[w.Stage][w.Done], &w.Peaks[w.Done], float32(highest), 1/float64(horizon))
 				}
 				w.Done++
 			}
@@ -142,7 +142,8 @@ func (c *Calibrator) find(name string) *calibratorDimension {
 // horizonCurves are the curves of a dimension at each of calibratedHorizons.
 type horizonCurves [numHorizons]rankCurve
 
-// curvesOf a dimension at a stage of silence. Those of a nil Calibrator, or of an unknown dimension, change nothing.
+// curvesOf returns the curves of a dimension at a stage of silence. They change nothing if c is nil, or if it does not
+// know the dimension.
 func (c *Calibrator) curvesOf(name string, stage int) (curves horizonCurves) {
 	var ranks [numHorizons][rankBins]float64
 	if c != nil && c.find(name) != nil {
@@ -161,8 +162,8 @@ func (c *Calibrator) curvesOf(name string, stage int) (curves horizonCurves) {
 	return curves
 }
 
-// by is the curve for minute h, counted from 1.
-func (c *horizonCurves) by(h int) rankCurve {
+// upTo is the curve for windows of the first h minutes, h ≥ 1.
+func (c *horizonCurves) upTo(h int) rankCurve {
 	i := 0
 	for calibratedHorizons[i] < h {
 		i++

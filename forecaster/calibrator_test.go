@@ -140,7 +140,7 @@ func TestRankCurve(t *testing.T) {
 	learned, none := o.curvesOf("kv", 0), (*Calibrator)(nil).curvesOf("kv", 0)
 	for p := 0.; p <= 1; p += .01 {
 		for _, h := range []int{1, 5, 11, 15, 60} {
-			c, plain := learned.by(h), none.by(h)
+			c, plain := learned.upTo(h), none.upTo(h)
 			if back := c.at(c.level(p)); math.Abs(back-p) > 1e-9 {
 				t.Errorf("minute %d: the probability at level(%g) is %g", h, p, back)
 			}

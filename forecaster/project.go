@@ -28,9 +28,9 @@ type Lag interface {
 // LeadTime is how soon a decision can take effect: the 90 % quantile of the warm-up lag and one tick.
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(0.9) + features.Minute }
 
-// WarningWindow is how far ahead a saturation is warned of: the lead time and a quarter of an hour. With a lead of 13
-// minutes, on the second thirds of eleven traces, windows of 24 to 45 minutes warned of most saturations in time at equal
-// false alarms: 12 % more than 18 minutes.
+// WarningWindow is how far ahead warnings look: the lead time and a quarter of an hour. With a lead of 13 minutes, on the
+// second thirds of eleven traces, windows of 24 to 45 minutes warned of 12 % more saturations in time than one of 18
+// minutes, with as many false alarms.
 func WarningWindow(lead time.Duration) time.Duration { return lead + 15*time.Minute }
 
 // Supply is the replicas of a pool: ready now, and pending.
@@ -39,8 +39,8 @@ type Supply struct {
 	Pending []time.Time // when each was requested, ascending
 }
 
-// ETA is a distribution of the time from the origin to saturation. Zero means now; Never means that fewer paths than
-// that quantile saturate within the horizon.
+// ETA is a distribution of the time from the origin to saturation. Zero means now. Never means that the share of paths
+// that saturate within the horizon is too small for the quantile.
 type ETA struct {
 	P10, P50, P90 time.Duration
 }
@@ -159,8 +159,7 @@ func Project(
 		return cmp.Or(cmp.Compare(a.Probability[span-1], b.Probability[span-1]), cmp.Compare(b.Headroom.P10, a.Headroom.P10))
 	})
 	p.Binding, p.Probability, p.ETA = binding.Dimension, binding.Probability[span-1], binding.ETA
-	f := pf.Of(p.Binding)
-	p.Confidence = f.Confidence
+	p.Confidence = pf.Of(p.Binding).Confidence
 	return p
 }
 
@@ -176,7 +175,8 @@ func readyPaths(origin time.Time, lag Lag, supply Supply, reserve int) [][Horizo
 			ready[i] = lag.ReadyBy(asked, origin, at)
 		}
 		for j := range out {
-			level, n := (float64(j*53%NumPaths)+.5)/NumPaths, supply.Ready-reserve
+			level := (float64(j*53%NumPaths) + .5) / NumPaths
+			n := supply.Ready - reserve
 			for _, p := range ready {
 				if level <= p {
 					n++
@@ -212,23 +212,25 @@ func drawCapacity(pool Capacity, dimension string, ready [][Horizon]float32) [][
 	return out
 }
 
+// projectResource compares paths of demand with paths of ready replicas, of capacity per each. c turns shares of paths
+// into probabilities. Headroom is over the first span minutes.
 func projectResource(name string, per float64, demand, ready [][Horizon]float32, span int, c *horizonCurves) ResourceProjection {
 	r := ResourceProjection{Dimension: name, PerReplica: per, Utilisation: math.NaN()}
 	headroom := make([]float64, len(demand))
 	for j := range demand {
-		passage := Horizon + 1
+		first := Horizon // minute of saturation
 		headroom[j] = math.Inf(1)
 		for h := Horizon - 1; h >= 0; h-- {
-			demand, capacity := float64(demand[j][h]), per*float64(ready[j][h])
-			if demand > capacity {
-				passage = h + 1
+			load, capacity := float64(demand[j][h]), per*float64(ready[j][h])
+			if load > capacity {
+				first = h
 			}
 			if h < span {
-				headroom[j] = min(headroom[j], 1-demand/capacity) // NaN or infinite without a replica
+				headroom[j] = min(headroom[j], 1-load/capacity) // NaN or infinite without a replica
 			}
 		}
-		if passage <= Horizon {
-			r.Probability[passage-1] += 1 / float64(len(demand))
+		if first < Horizon {
+			r.Probability[first] += 1 / float64(len(demand))
 		}
 	}
 	for h := 1; h < Horizon; h++ {
@@ -236,7 +238,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 	}
 	least := 0.0 // probabilities must not decrease
 	for h, p := range r.Probability {
-		curve := c.by(h + 1)
+		curve := c.upTo(h + 1)
 		least = math.Max(least, 1-curve.at(1-p))
 		r.Probability[h] = least
 	}
@@ -249,7 +251,7 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 		}
 		return Never
 	}
-	curve := c.by(span)
+	curve := c.upTo(span)
 	at := func(p float64) float64 {
 		if v := headroom[min(int((1-curve.level(1-p))*float64(len(headroom))), len(headroom)-1)]; !math.IsInf(v, 0) {
 			return v
@@ -297,7 +299,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		was, is := c.Shape.sum(shapeBack), c.Shape.sum(0)
 		r, load := rise{class: c, now: now}, event*now*attempts(&is)
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
-		case is.Minutes < minMinutes:
+		case is.Minutes < minMinutes: // growth is not known
 		case was.Minutes >= minMinutes:
 			r.growth, r.isNew = load-eventBefore*zeroIfNaN(then)*attempts(&was), was.Requests == 0
 		case c.Began:
@@ -318,7 +320,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		part := float64(is.Requests) / requests
 		cause, size := "", 0.0
 		switch {
-		case r.growth <= 0:
+		case r.growth <= 0: // no cause
 		case r.isNew && r.now >= minShare*total && before >= minShare*requests: // not if the pool had no traffic before
 			cause, size = CauseMix, part
 		case !r.isNew:
@@ -369,7 +371,7 @@ func known(v float64) *float64 {
 // maxCauses is the least number of classes that are tested for a cause.
 const maxCauses = 16
 
-// attempts per call of a load; 1 without calls.
+// attempts is the number of attempts per call; 1 without calls.
 func attempts(s *shapeSums) float64 {
 	if s.Requests == 0 {
 		return 1
@@ -389,7 +391,8 @@ type Limit struct {
 // skipped. O(limits × paths × minutes).
 func ProjectLimits(pf *PoolForecast, limits []Limit, window time.Duration) []ResourceProjection {
 	var out []ResourceProjection
-	one, uncalibrated := readyPaths(pf.Origin, nil, Supply{Ready: 1}, 0), (*Calibrator)(nil).curvesOf("", 0)
+	var none *Calibrator
+	one, uncalibrated := readyPaths(pf.Origin, nil, Supply{Ready: 1}, 0), none.curvesOf("", 0)
 	for _, l := range limits {
 		demand, now, ok := pf.sum(l.Dimensions)
 		if !(l.PerS > 0) || !ok {

@@ -57,8 +57,8 @@ func (q *Quantiles) tailSlope() float64 {
 	return (q[n-1] - q[n-2]) / math.Log((1-Levels[n-2])/(1-Levels[n-1]))
 }
 
-// CDF is the level of x, the inverse of At; 0 for x < 0, and at most maxLevel. At an atom (equal quantiles, or a lowest
-// quantile of zero) it is the middle of the atom, so PIT values stay uniform on average.
+// CDF is the level of x, the inverse of At; 0 for x < 0, and at most maxLevel. If several quantiles equal x, it is the
+// middle of their levels, and at zero the middle of 0 and the highest one's. So PIT values stay uniform on average.
 func (q *Quantiles) CDF(x float64) float64 {
 	if !(x >= 0) {
 		return 0
@@ -138,7 +138,7 @@ func (a *rootQuantiles) scoreRange(z, minWidth float64) (from, to float64) {
 	}
 }
 
-// around are the first quantile that is not below z and the last that is not above it, within the levels.
+// around returns the index of the first quantile that is not below z, and of the last that is not above z.
 func (a *rootQuantiles) around(z float64) (lo, hi int) {
 	hi = NumLevels - 1
 	for lo < NumLevels-1 && float64(a[lo]) < z {
@@ -150,7 +150,7 @@ func (a *rootQuantiles) around(z float64) (lo, hi int) {
 	return lo, hi
 }
 
-// shift moves a distribution; NaN does nothing.
+// shift adds by to each quantile; NaN changes nothing.
 func (a *rootQuantiles) shift(by float64) {
 	if math.IsNaN(by) {
 		return
@@ -160,7 +160,7 @@ func (a *rootQuantiles) shift(by float64) {
 	}
 }
 
-// width of the segment that begins with quantile i.
+// width is the distance of quantiles i and i+1, at least minWidth.
 func (a *rootQuantiles) width(i int, minWidth float64) float64 {
 	return max(float64(a[i+1])-float64(a[i]), minWidth)
 }

@@ -214,7 +214,8 @@ func (s *Scorer) Issue(f *Forecast) {
 	}
 	for k, a := range s.Scores {
 		own := &p.of[k]
-		if *own = f.WindowMax; a.target.From == a.target.To {
+		*own = f.WindowMax
+		if a.target.From == a.target.To {
 			*own = f.Minute[a.target.To-1]
 		}
 		if slices.ContainsFunc(own[:], math.IsNaN) {

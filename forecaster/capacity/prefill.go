@@ -79,7 +79,8 @@ func (s *Service) observePrefill(m ServiceMinute) {
 }
 
 func (b *prefillBin) fade() {
-	if b.Idle++; b.Minutes == 0 || b.Idle > maxIdle {
+	b.Idle++
+	if b.Minutes == 0 || b.Idle > maxIdle {
 		*b = prefillBin{}
 		return
 	}
