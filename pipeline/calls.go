@@ -5,7 +5,7 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// Marks beside the records in the Deduper. No record has such a phase.
+// Marks in the Deduper, in addition to the records. No record has such a phase.
 const (
 	promptCounted ingest.Phase = 0xff - iota // an attempt whose prompt counted at its arrival
 	adopted                                  // a call that counts at a later attempt: by that attempt, and by attempt 0
@@ -24,7 +24,7 @@ type calls struct {
 
 // register notes a record in seen, and returns what earlier records counted of its request and call. A duplicate is a
 // second record of an arrival or of an end, however it ended. ended reports that the end was counted before this arrival.
-// Attempts without an id go by their number.
+// Without an id, the number of the attempt says whether its call was counted.
 func (c *calls) register(r *ingest.Request, seen *ingest.Deduper) (before features.Earlier, duplicate, ended bool) {
 	if r.ID == "" {
 		return features.Earlier{CallCounted: r.Attempt > 1}, false, false

@@ -228,7 +228,7 @@ func TestNoWarmupWithoutStart(t *testing.T) {
 	if seen := w.p.pools[0].Warmup.Seen; seen != 0 {
 		t.Errorf("%d warm-ups learned although no replica started", seen)
 	}
-	for len(w.p.pools[0].Asks.Open) > 0 {
+	for len(w.p.pools[0].ReplicaRequests.Open) > 0 {
 		w.minute()
 	}
 	w.ready[7] = w.now.Add(-time.Minute)

@@ -137,11 +137,11 @@ type poolEntry struct {
 
 // AfterDecision is the state after a decision that the next one of its pool needs, without that of models.
 type AfterDecision struct {
-	Warmup       capacity.Warmup `cbor:"1,keyasint"`
-	Decision     alerting.State  `cbor:"2,keyasint"`
-	Issued       []issue         `cbor:"3,keyasint"`          // newest last, at most maxIssues
-	LastReadyAck time.Time       `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
-	Asks         asks            `cbor:"5,keyasint"`
+	Warmup          capacity.Warmup `cbor:"1,keyasint"`
+	Decision        alerting.State  `cbor:"2,keyasint"`
+	Issued          []issue         `cbor:"3,keyasint"`          // newest last, at most maxIssues
+	LastReadyAck    time.Time       `cbor:"4,keyasint,omitzero"` // of an autoscaler; to the second
+	ReplicaRequests replicaRequests `cbor:"5,keyasint"`
 }
 
 // Counters of what was applied; they are part of the state.
@@ -195,7 +195,7 @@ func (p *Pipeline) Apply(b *ingest.Batch, emit func(*Output)) {
 	}
 	p.state.Time.received(b.ReceivedAt)
 	if w := b.Watermark; w == nil || !p.state.Time.lateWatermark(w) {
-		p.run(p.state.Time.overdue(), false, emit)
+		p.run(p.state.Time.overdue(), false, emit) // no tick decides
 	}
 	p.state.Counters.Ignored += uint64(b.Ignored)
 	for i := range b.Refused {
@@ -273,8 +273,8 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	return ""
 }
 
-// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses one of an event that
-// is none of the newest maxIssues of the pool, and one from the future: until then replicas would teach no lag.
+// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses an ack of an event that
+// is not among the newest maxIssues of the pool, and an ack from the future: until then replicas would teach no lag.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	e := p.byName[a.Pool]
 	switch {
@@ -302,7 +302,8 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	return ""
 }
 
-// watermark moves time. That of a pool means that its silence until then was zero traffic, if it ever had telemetry.
+// watermark moves time. The watermark of a pool means that its silence until then was zero traffic, if it ever had
+// telemetry.
 func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
 	switch {
 	case w.Pool != "" && !p.serves(w.Pool):
@@ -313,7 +314,7 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.state.Time.watermarkTick(w.At), true, emit)
+		p.run(p.state.Time.watermarkTick(w.At), true, emit) // ticks decide
 	}
 	return ""
 }
@@ -474,7 +475,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 		decision, e.Decision = alerting.Decide(t, in, e.Decision, cfg)
 		result.Decision = &decision
 		e.recordIssue(&decision)
-		e.Asks.update(&decision, before)
+		e.ReplicaRequests.update(&decision, before)
 		conditions = append(conditions, alerting.Conditions(&decision, load, cfg)...)
 	}
 	if !resuming {
@@ -486,7 +487,7 @@ func (p *Pipeline) decide(t time.Time, out *Output) {
 // and the warm-up lag that are used. It does not change the state.
 func (p *Pipeline) project(t time.Time, e *poolEntry, f *forecaster.PoolForecast, cfg alerting.Config, out *PoolOutput) capacity.Pool {
 	pool := e.pool
-	pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.Asks.Open))
+	pool.Warmup = e.Warmup.Given(pendingAges(t, &f.Minute.State, e.ReplicaRequests.Open))
 	trusted := pool.Trust(&e.Service, f.Minute.State.KVCapacityTokens, t)
 	pool.Rates = trusted.Rates
 	supply, _ := alerting.CurrentSupply(t, f.Minute, &pool, e.Decision, cfg.Mode)
@@ -558,7 +559,7 @@ func (p *Pipeline) LastTick() time.Time { return p.state.Time.Last }
 // Counters returns the counters; the map is read-only.
 func (p *Pipeline) Counters() Counters { return p.state.Counters }
 
-// Omissions count what the parts dropped to stay within their bounds. They only grow.
+// Omissions count what the parts have dropped since the first start, to stay within their bounds.
 type Omissions struct {
 	Features          features.Counters
 	IDsForgotten      uint64 // by the deduper
@@ -566,7 +567,7 @@ type Omissions struct {
 	ProducersRefused  uint64 // records of producers beyond the bound
 }
 
-// Omissions since the first start.
+// Omissions returns the counts.
 func (p *Pipeline) Omissions() Omissions {
 	return Omissions{
 		Features: p.aggregator.Count, IDsForgotten: p.dedup.Forgotten, ConditionsDropped: p.state.Alerts.Dropped,

@@ -6,11 +6,9 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// serviceMinute is the mean of each replica in a minute, from the settled windows of a pool's classes and its service.
-// In a disaggregated pool the number of prefill replicas is unknown, so the minute has no prompts.
-func serviceMinute(
-	windows []features.Window, served *features.Served, replicas float64, disaggregated bool,
-) capacity.ServiceMinute {
+// serviceMinute is the mean service of a replica in the minute m of a pool, from the settled windows of its classes. In a
+// disaggregated pool the number of prefill replicas is unknown, so the minute has no prompts.
+func serviceMinute(pool *capacity.Pool, m *features.PoolMinute, windows []features.Window) capacity.ServiceMinute {
 	const seconds = 60
 	var output, area, prefill float64 // generated tokens; token-seconds held; computed prompt tokens
 	censored := false
@@ -21,24 +19,26 @@ func serviceMinute(
 		prefill += w.PromptTokens - w.CachedTokens
 		censored = censored || w.Censored
 	}
-	m := capacity.ServiceMinute{Replicas: replicas}
-	if m.ITL = served.MeanITL(); m.ITL > 0 {
-		m.Decoding = output / seconds * m.ITL / replicas
-		m.KV = area / seconds / replicas
-		m.Context = (area - served.PromptSeconds) / seconds / replicas / m.Decoding
+	replicas := float64(m.Steady)
+	out := capacity.ServiceMinute{Replicas: replicas, ITL: m.Served.MeanITL()}
+	if out.ITL > 0 {
+		out.Decoding = output / seconds * out.ITL / replicas
+		out.KV = area / seconds / replicas
+		out.Context = (area - m.Served.PromptSeconds) / seconds / replicas / out.Decoding
 	}
-	if !censored && !disaggregated { // rejected prompts took no time
-		m.Prompts, m.Prefill = served.Prefills, prefill/seconds/replicas
+	if !censored && !pool.Disaggregated { // rejected prompts took no time
+		out.Prompts, out.Prefill = m.Served.Prefills, prefill/seconds/replicas
 	}
-	return m
+	return out
 }
 
-// updatePools updates the signals of each pool, and teaches its service from the settled windows. These are of one minute
-// and come first, in the order of pools.
+// updatePools updates the signals of each pool, and its service from its settled windows. The settled windows are the
+// first ones, all of one minute and in the order of pools.
 func (p *Pipeline) updatePools(windows []features.Window, minutes []features.PoolMinute) {
 	rest := windows
 	for i := range minutes {
-		m, n := &minutes[i], 0
+		m := &minutes[i]
+		n := 0 // settled windows of the pool
 		for n < len(rest) && rest[n].Settled && rest[n].Pool == m.Pool {
 			n++
 		}
@@ -50,12 +50,12 @@ func (p *Pipeline) updatePools(windows []features.Window, minutes []features.Poo
 		}
 		e.Signals = e.Signals.Add(m.Latencies)
 		if n > 0 && m.Steady > 0 {
-			e.Service.Observe(serviceMinute(settled, m.Served, float64(m.Steady), e.pool.Disaggregated))
+			e.Service.Observe(serviceMinute(&e.pool, m, settled))
 		}
 	}
 }
 
-// limitsOf are a pool's limits. That of tokens counts cached ones, as providers do.
+// limitsOf are a pool's limits. The limit of tokens counts cached ones too, as providers do.
 func limitsOf(p *capacity.Pool) []forecaster.Limit {
 	requests, tokens := []string{features.DimRequests}, []string{features.DimPrefill, features.DimCached, features.DimDecode}
 	return []forecaster.Limit{

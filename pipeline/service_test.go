@@ -15,19 +15,18 @@ func TestLimitsOf(t *testing.T) {
 	}
 }
 
-// minuteOfService has requests of 1000 prompt tokens, and outputs at 50 tokens a second.
-func minuteOfService() ([]features.Window, *features.Served) {
+// minuteOfService is the service of replicas with requests of 1000 prompt tokens, and outputs at 50 tokens a second.
+func minuteOfService(replicas int, pool *capacity.Pool) capacity.ServiceMinute {
 	w := features.Window{OutputTokens: 6000, KVTokenSeconds: 60_000, PromptTokens: 12_000}
 	s := &features.Served{Output: 6000, Decoded: 6000, DecodeSeconds: 120, PromptSeconds: 24_000}
 	s.Prefills.Add(1000, .5)
-	return []features.Window{w}, s
+	return serviceMinute(pool, &features.PoolMinute{Steady: replicas, Served: s}, []features.Window{w})
 }
 
 // TestServiceMinuteOfDisaggregatedPool: if prefill replicas are separate, a service minute has no prefill, because
 // their number is not known. The rest is as in other pools.
 func TestServiceMinuteOfDisaggregatedPool(t *testing.T) {
-	windows, served := minuteOfService()
-	together, separate := serviceMinute(windows, served, 2, false), serviceMinute(windows, served, 2, true)
+	together, separate := minuteOfService(2, &capacity.Pool{}), minuteOfService(2, &capacity.Pool{Disaggregated: true})
 	if together.Prefill != 100 || together.Prompts.N != 1 {
 		t.Errorf("replicas that do both: %+v", together)
 	}
@@ -38,8 +37,7 @@ func TestServiceMinuteOfDisaggregatedPool(t *testing.T) {
 
 // TestContextWithoutPrompts: the context of decoding sequences excludes what prompts held before the first token.
 func TestContextWithoutPrompts(t *testing.T) {
-	windows, served := minuteOfService()
-	if got := serviceMinute(windows, served, 1, false); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
+	if got := minuteOfService(1, &capacity.Pool{}); math.Abs(got.Context*got.Decoding*60-36_000) > 1 {
 		t.Errorf("a context of %g tokens of %g sequences, want 36,000 token-seconds: prompts held 24,000 of 60,000", got.Context, got.Decoding)
 	}
 }

@@ -85,7 +85,8 @@ func Restore(cfg Config, snapshot io.Reader) (*Pipeline, error) {
 		return nil, &forecaster.VersionError{Of: "pipeline", Version: s.Version, Reads: snapshotVersion}
 	}
 	if s.Clock != cfg.Clock {
-		return nil, fmt.Errorf("%w: %[2]s, the configuration says %[3]s: set clock: %[2]s again, or use another storage.dir, with nats.url another account of NATS", ErrOtherClock, s.Clock, cfg.Clock)
+		return nil, fmt.Errorf("%w: %[2]s, the configuration says %[3]s: set clock: %[2]s again, "+
+			"or use another storage.dir, with nats.url another account of NATS", ErrOtherClock, s.Clock, cfg.Clock)
 	}
 	p := New(cfg)
 	if err := p.restore(&s, next); err != nil {
@@ -117,7 +118,7 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 		if err := next(&saved); err != nil {
 			return err
 		}
-		if e := p.continued(saved.Name, &saved.AfterDecision); e != nil {
+		if e := p.resumePool(saved.Name, &saved.AfterDecision); e != nil {
 			saved.pool, saved.AfterDecision = e.pool, e.AfterDecision
 			*e = saved
 		}
@@ -126,8 +127,8 @@ func (p *Pipeline) restore(s *state, next func(part any) error) (err error) {
 	return err
 }
 
-// continued is a pool with a saved state; nil if it is not served.
-func (p *Pipeline) continued(pool string, s *AfterDecision) *poolEntry {
+// resumePool admits a pool and continues from its saved state. It returns nil if the pool is not served.
+func (p *Pipeline) resumePool(pool string, s *AfterDecision) *poolEntry {
 	e := p.admitPool(pool)
 	if e != nil {
 		e.AfterDecision = *s
@@ -147,20 +148,20 @@ func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 }
 
 // Resume continues after the newest decision of a pool, in a Pipeline that has applied nothing yet: generations,
-// cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. A
-// pool that is not served is skipped, and so is one that was forgotten before the log's newest decision.
+// cooldowns and pending replicas go on. Ticks up to that decision do not decide again, but models learn from them. It
+// skips a pool that is not served, or that was forgotten before the log's newest decision.
 func (p *Pipeline) Resume(pool string, state []byte, newest time.Time) error {
 	var s AfterDecision
 	if err := decoder.Unmarshal(state, &s); err != nil {
 		return fmt.Errorf("state of pool %q: %w", pool, err)
 	}
 	if p.listed(pool) || newest.Sub(s.Decision.LastTick) <= p.cfg.Features.StaleAfter {
-		p.continued(pool, &s)
+		p.resumePool(pool, &s)
 	}
 	return nil
 }
 
-// resuming reports whether a pool already decided on this part of the log, which then teaches no warm-up lag again.
+// resuming reports whether a pool has already decided on this part of the log. If so, the part has taught its warm-up lag.
 func (p *Pipeline) resuming(e *poolEntry) bool { return p.state.Time.Last.Before(e.Decision.LastTick) }
 
 // ResumeAlerts continues firing alerts.

@@ -162,7 +162,7 @@ func TestRequestOfReadyReplica(t *testing.T) {
 		{"pending after the first", 6 * time.Minute, time.Time{}, 10 * time.Minute, 1},
 		{"pending before both", 11 * time.Minute, time.Time{}, 0, 2},
 	} {
-		a := asks{Open: []time.Time{first, second}}
+		a := replicaRequests{Open: []time.Time{first, second}}
 		r := report("r", ready, ingest.ReplicaReady)
 		r.StartedAt = x.started
 		if lag := a.complete(&r, x.warmed); lag != x.lag || len(a.Open) != x.left {

@@ -9,8 +9,8 @@ import (
 
 const (
 	// maxLeap plus the lateness is how far a record or watermark may move the event clock at once, unless
-	// features.future_bound or features.revise allow more. A time beyond it is taken for an error, unless leapConfirm
-	// in a row lie beyond it: a real gap in traffic.
+	// features.future_bound or features.revise allow more. A time beyond it counts as an error, until leapConfirm times
+	// in a row are beyond it: then there is a real gap in traffic.
 	maxLeap     = 5 * time.Minute
 	leapConfirm = 16
 	// maxCatchUp is the part of a gap in time that is ticked minute by minute.
@@ -24,7 +24,7 @@ const (
 type timekeeper struct {
 	clock    Clock
 	lateness time.Duration
-	ahead    time.Duration // how far a record may be ahead: of the stream's time on the wall clock, of the last tick on the event clock
+	ahead    time.Duration // how far a record may be ahead of the stream's time; on the event clock, of the last tick
 
 	Last   time.Time `cbor:"1,keyasint"` // newest tick
 	Stream time.Time `cbor:"2,keyasint"` // on the wall clock, newest time of storing a message
@@ -50,8 +50,8 @@ func (k *timekeeper) received(at time.Time) {
 }
 
 // overdue is the newest tick whose watermark is overdue by the stream's time; zero on the event clock and before the
-// first watermark. While no daemon runs there are no watermarks, and telemetry of that time must not wait for the next
-// one, hours later.
+// first watermark. While no daemon runs there are no watermarks. Telemetry of that time must not wait hours for the next
+// one.
 func (k *timekeeper) overdue() time.Time {
 	if !k.Live {
 		return time.Time{}
@@ -78,8 +78,8 @@ func (k *timekeeper) streamTick() time.Time {
 	return k.Stream.Add(-k.lateness - watermarkGrace).Truncate(features.Minute)
 }
 
-// plausible reports whether a record or watermark may have time t. On the wall clock the stream's time is the bound; on
-// the event clock only a leap is suspect.
+// plausible reports whether a record or watermark may have time t. On the wall clock the stream's time is the bound. On
+// the event clock only a leap is refused, and counted.
 func (k *timekeeper) plausible(t time.Time) bool {
 	if k.clock == WallClock {
 		return k.Stream.IsZero() || !t.After(k.Stream.Add(k.ahead))

@@ -10,42 +10,42 @@ import (
 	"github.com/forewarm/forewarm/ingest"
 )
 
-// asks are the requests for replicas by decisions, until the replicas are ready.
-type asks struct {
-	Open    []time.Time `cbor:"1,keyasint,omitempty"` // times of requests for replicas, one a replica, ascending, at most maxAsks
+// replicaRequests are the requests for replicas by decisions, until the replicas are ready.
+type replicaRequests struct {
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // times of requests for replicas, one a replica, ascending, at most maxReplicaRequests
 	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a requested replica last became ready; to the second
 }
 
 const (
-	// ackPrecedence is how long, after an ack or a requested replica, startup times that replicas report are ignored:
-	// acks and requests for replicas give the whole lag.
-	ackPrecedence = 24 * time.Hour
-	maxAsks       = 256
-	// maxAskAge is the age beyond which a request for a replica teaches no lag: perhaps no autoscaler obeyed it.
-	maxAskAge = time.Hour
+	// ackPrecedence is how long after an ack, or after a requested replica became ready, the startup times that replicas
+	// report are ignored: acks and requests for replicas give the whole lag.
+	ackPrecedence      = 24 * time.Hour
+	maxReplicaRequests = 256
+	// maxRequestAge is the age beyond which a request for a replica teaches no lag: perhaps no autoscaler obeyed it.
+	maxRequestAge = time.Hour
 )
 
-// update follows a decision; was is the desired number before. An increase is a new request for replicas, a decrease
-// takes back the newest ones. No more are open than replicas are missing.
-func (a *asks) update(d *alerting.Decision, was int) {
+// update follows a decision; before is the desired number of the previous one. An increase requests replicas, a decrease
+// withdraws the newest requests. No more requests are open than replicas are missing.
+func (a *replicaRequests) update(d *alerting.Decision, before int) {
 	if d.Mode != alerting.Active || d.Stale {
 		a.Open = nil
 		return
 	}
 	open := slices.Clone(a.Open)
-	if d.Desired < was {
-		open = open[:max(0, len(open)-(was-d.Desired))]
+	if d.Desired < before {
+		open = open[:max(0, len(open)-(before-d.Desired))]
 	}
-	for n := max(was, d.Ready); n < d.Desired && len(open) < maxAsks; n++ {
+	for n := max(before, d.Ready); n < d.Desired && len(open) < maxReplicaRequests; n++ {
 		open = append(open, d.Tick.UTC())
 	}
 	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
 }
 
-// complete removes the request for a replica that became ready, and returns the lag; 0 if there is no such request, or it
-// is too old. It is the newest one before the replica was pending, if that was reported (warmed > 0), else the oldest. If
-// the replica was pending, or its process started, before the request, somebody else started it.
-func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
+// complete removes the request for a replica that became ready, and returns the lag; 0 if the request is too old or there
+// is none. The request is the newest one before the replica was pending, if that was reported (warmed > 0), else the
+// oldest one. If the replica was pending, or its process started, before the request, somebody else started it.
+func (a *replicaRequests) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 	at := 0
 	if warmed > 0 {
 		pending := r.At.Add(-warmed)
@@ -56,7 +56,7 @@ func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 	}
 	lag := r.At.Sub(a.Open[at])
 	a.Open = slices.Delete(slices.Clone(a.Open), at, at+1)
-	if lag > maxAskAge {
+	if lag > maxRequestAge {
 		return 0
 	}
 	a.Learned = r.At.UTC().Truncate(time.Second)
@@ -69,19 +69,19 @@ func (a *asks) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mode alerting.Mode) {
 	var lag time.Duration
 	if life.New {
-		lag = e.Asks.complete(r, life.Warmed)
+		lag = e.ReplicaRequests.complete(r, life.Warmed)
 	}
-	switch {
-	case !e.LastReadyAck.IsZero() && r.At.Sub(e.LastReadyAck) < ackPrecedence:
+	if !e.LastReadyAck.IsZero() && r.At.Sub(e.LastReadyAck) < ackPrecedence {
 		return
-	case mode != alerting.Active && life.Warmed > 0:
+	}
+	if mode != alerting.Active && life.Warmed > 0 {
 		lag = life.Warmed
 	}
 	if lag > 0 {
 		e.Warmup.Observe(lag)
 		return
 	}
-	if !life.Started || !e.Asks.Learned.IsZero() && r.At.Sub(e.Asks.Learned) < ackPrecedence {
+	if !life.Started || !e.ReplicaRequests.Learned.IsZero() && r.At.Sub(e.ReplicaRequests.Learned) < ackPrecedence {
 		return
 	}
 	if took := time.Duration(r.StartupSeconds * float64(time.Second)); took > e.Warmup.Quantile(0.5) {
@@ -97,7 +97,7 @@ func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.D
 	}
 	var ages []time.Duration
 	for i, since := range s.PendingSince {
-		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= maxAskAge {
+		if i < len(asked) && asked[i].Before(since) && t.Sub(asked[i]) <= maxRequestAge {
 			since = asked[i]
 		}
 		ages = append(ages, t.Sub(since))
