@@ -18,9 +18,9 @@ import (
 )
 
 // Append stores the output of one tick in one transaction: settled windows, forecasts at the kept horizons, decisions.
-// A tick that was stored before is skipped, as in a replay. It counts and skips samples that cannot be stored. An error
+// It skips a tick that was stored before, as in a replay. It counts and skips samples that cannot be stored. An error
 // means that the tick's samples are lost, for example on a full disk, or because later ones are stored. The store continues
-// with the next tick. Unsettled minutes are always taken, also after an error.
+// with the next tick. Unsettled minutes are kept for queries also after an error.
 func (s *Store) Append(out *pipeline.Output) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *Store) Append(out *pipeline.Output) error {
 	if t <= s.stored && (len(out.Decisions()) == 0 || s.decided(t)) {
 		return nil
 	}
-	err := s.follows(t)
+	err := s.checkOrder(t)
 	if err == nil {
 		err = s.ready()
 	}
@@ -53,8 +53,8 @@ func (s *Store) decided(t int64) (found bool) {
 	return found || err != nil
 }
 
-// follows returns an error if series later than t, Unix ms, are stored.
-func (s *Store) follows(t int64) error {
+// checkOrder returns an error if series later than t, Unix ms, are stored.
+func (s *Store) checkOrder(t int64) error {
 	if t > s.stored {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *Store) Restore(tick time.Time, unsettled []features.Window) {
 	s.fresh.take(unsettled, tick.UnixMilli(), s.owns)
 }
 
-// commit is Append without a check of the disk. The TSDB panics on some disk failures.
+// commit is Append without its checks. The TSDB panics on some disk failures.
 func (s *Store) commit(t int64, out *pipeline.Output) (err error) {
 	defer recovered(&err)
 	tx := &transaction{Store: s, app: s.db.AppenderV2(context.Background()), tick: t}
@@ -98,7 +98,7 @@ func (s *Store) owns(key features.Key) bool {
 type transaction struct {
 	*Store
 	app  promstorage.AppenderV2
-	refs promstorage.GetRef // of the same
+	refs promstorage.GetRef // app, which has this method too
 	tick int64
 }
 
@@ -162,9 +162,10 @@ func valuesOf(w *features.Window) []float64 {
 	out := make([]float64, len(features.Dimensions))
 	for i := range features.Dimensions {
 		v, ok := features.Dimensions[i].Value(w)
-		if out[i] = v; !ok {
-			out[i] = math.NaN()
+		if !ok {
+			v = math.NaN()
 		}
+		out[i] = v
 	}
 	return out
 }

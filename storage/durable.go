@@ -27,7 +27,8 @@ func Lock(dir string) (fileutil.Releaser, error) {
 	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
 	case err != nil:
-		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
+		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir",
+			dir, ErrLocked, name, err)
 	}
 	return lock, nil
 }
@@ -38,8 +39,8 @@ func WriteFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	beside := path + ".tmp"
-	f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
+	temporary := path + ".tmp"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o640)
 	if err != nil {
 		return err
 	}
@@ -48,10 +49,10 @@ func WriteFile(path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = fileutil.Rename(beside, path)
+		err = fileutil.Rename(temporary, path)
 	}
 	if err != nil {
-		_ = os.Remove(beside) // otherwise a full disk stays full
+		_ = os.Remove(temporary) // otherwise a full disk stays full
 	}
 	return err
 }

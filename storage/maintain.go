@@ -147,7 +147,8 @@ func compact(db *tsdb.DB) (err error) {
 func (s *Store) compacted(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.compactError = err; err == nil {
+	if err == nil {
+		s.compactError = nil
 		return
 	}
 	s.compactError = fmt.Errorf("series in %s could not be compacted, which is tried again: %w", s.dir, err)

@@ -379,7 +379,8 @@ func (l *Log) compare(ctx context.Context, stream jetstream.Stream, b *batch) (l
 				return nil, err
 			}
 		}
-		if found = found || exists; !exists {
+		found = found || exists
+		if !exists {
 			left = append(left, e)
 		}
 	}

@@ -49,7 +49,7 @@ func (r *Reader) Decisions(ctx context.Context, from, to time.Time, fn func(*ale
 	return r.read(ctx, "", from, to, fn)
 }
 
-// read is Decisions of one pool, or of all if pool is "".
+// read is Decisions of one pool; of all if pool is "".
 func (r *Reader) read(ctx context.Context, pool string, from, to time.Time, fn func(*alerting.Decision) error) error {
 	subject := ingest.Subject(r.prefix, ingest.DecisionSubject) + ".>"
 	if pool != "" {
@@ -118,8 +118,8 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 	return all, err
 }
 
-// Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence, of which
-// the sequence is not compared), or a pool, for its newest decision. It returns [ErrNoDecision] if ref names none.
+// Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence, of
+// which the sequence is not compared), or a pool, for its newest decision. If there is none, the error is [ErrNoDecision].
 func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanation, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
@@ -147,7 +147,8 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 		})
 	}
 	if err == nil && d == nil {
-		err = fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name for its newest decision, which a new pool has after a minute", ErrNoDecision, ref)
+		err = fmt.Errorf("%w: %q; give the id of an event such as chat-29500000, its evidence, or a pool's name "+
+			"for its newest decision, which a new pool has after a minute", ErrNoDecision, ref)
 	}
 	if err != nil {
 		return x, err
@@ -155,7 +156,8 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	return alerting.Explain(d, after), nil
 }
 
-// reference parses ref into a match, a pool and the first tick to search; match is nil if ref is no event and no evidence.
+// reference parses ref. The decision is in pool, from the tick from on, and the first that matches; match is nil if ref is
+// neither an event nor evidence.
 func reference(ref string) (match func(*alerting.Decision) bool, pool string, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")
@@ -186,8 +188,8 @@ func decode(data []byte) (x Record, err error) {
 
 var errEnough = errors.New("enough")
 
-// scan calls fn with the log's current messages below a subject, from a sequence on; from 0 is for the last message of
-// each subject.
+// scan calls fn with the log's current messages of a subject pattern, from a sequence on; if from is 0, with the last
+// message of each subject. It ends without an error if fn returns errEnough.
 func (r *Reader) scan(ctx context.Context, subject string, from uint64, fn func(jetstream.Msg) error) error {
 	cfg := jetstream.ConsumerConfig{
 		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
