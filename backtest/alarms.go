@@ -32,19 +32,19 @@ const (
 	maxNoticeMinutes = 60 // minutes before a saturation in which its alarm may begin
 )
 
-// newFixedPool creates a pool that was large enough in part of the quarter hours before a minute of the need. From that
-// minute on, which begins at a time, its alarms count.
+// newFixedPool creates a pool that is large enough for a share of the quarter hours of need before its minute first.
+// Its alarms count from this minute, which begins at from.
 func newFixedPool(
-	pool capacity.Pool, cfg alerting.Config, need []float64, minute int, part float64, from time.Time,
+	pool capacity.Pool, cfg alerting.Config, need []float64, first int, share float64, from time.Time,
 ) *fixedPool {
 	var peaks []float64
-	for i := peakMinutes; i <= minute; i++ {
+	for i := peakMinutes; i <= first; i++ {
 		peaks = append(peaks, slices.Max(need[i-peakMinutes:i]))
 	}
-	w := &fixedPool{pool: pool, cfg: cfg, replicas: 1, from: from, need: need[minute:]}
+	w := &fixedPool{pool: pool, cfg: cfg, replicas: 1, from: from, need: need[first:]}
 	if len(peaks) > 0 {
 		slices.Sort(peaks)
-		w.replicas = max(1, int(peaks[int(part*float64(len(peaks)-1))]))
+		w.replicas = max(1, int(peaks[int(share*float64(len(peaks)-1))]))
 	}
 	return w
 }

@@ -59,12 +59,10 @@ func newCurve(points []point) curve {
 	return c
 }
 
-// hoursAt returns the cost of a share of saturated minutes: that of the cheapest setting if all saturate less; +Inf if
-// all saturate more.
+// hoursAt returns the cost of a share of saturated minutes: the least cost if all saturate less; +Inf if all do more.
 func (c curve) hoursAt(saturated float64) float64 { return interpolated(c, 0, saturated) }
 
-// saturatedAt returns the share of saturated minutes for a cost: that of the least saturated setting if all cost less;
-// +Inf if all cost more.
+// saturatedAt returns the share of saturated minutes at a cost: the least if all cost less; +Inf if all cost more.
 func (c curve) saturatedAt(hours float64) float64 {
 	byHours := slices.Clone(c)
 	slices.Reverse(byHours)
@@ -177,8 +175,7 @@ func byFirstKnob(all []*contender) (groups [][]*contender) {
 	return groups
 }
 
-// bestTuned returns the contender of the cheapest setting within the target in the tuning part, or else of the least
-// saturated one.
+// bestTuned returns the contender of least cost within the target in the tuning part, or else the least saturated one.
 func bestTuned(group []*contender, target float64) *contender {
 	return slices.MinFunc(group, func(a, b *contender) int {
 		x, y := a.tuning.point(), b.tuning.point()

@@ -14,8 +14,6 @@ import (
 // maxQueueMinutes is how long work waits in a fluid pool before users give up, minutes.
 const maxQueueMinutes = 0.5
 
-const fluidRetries = 2
-
 // FluidPool simulates a pool with continuous work. It shows the effect of a policy's replica counts on a whole trace,
 // minute by minute, also if only sums per bin are known.
 //
@@ -39,10 +37,10 @@ type FluidPool struct {
 	desired   int
 	orderedAt []time.Time // order times of the newest replicas, ascending
 
-	backlog float64               // waiting replica-minutes
-	retries [fluidRetries]float64 // replica-minutes to retry in the next minute, by number of attempts
-	need    float64               // of the last minute, replicas
-	load    Load                  // of the last minute
+	backlog float64    // waiting replica-minutes
+	retries [2]float64 // replica-minutes in the next minute: first and second retries
+	need    float64    // of the last minute, replicas
+	load    Load       // of the last minute
 
 	account Account
 }
@@ -167,9 +165,7 @@ func (p *FluidPool) Step(load Load) {
 	if lost := work - serving - p.backlog; lost > 0 && arrives > 0 {
 		turned = min(lost/arrives, 1)
 	}
-	for i, before := 0, p.need; i < fluidRetries; i++ {
-		p.retries[i], before = turned*before, p.retries[i]
-	}
+	p.retries = [2]float64{turned * p.need, turned * p.retries[0]}
 	p.now = end
 }
 
@@ -201,8 +197,7 @@ func (p *FluidPool) Observe() Observation {
 // reportEarly is how long before the end of a minute its reports are made, so that the minute includes them.
 const reportEarly = time.Millisecond
 
-// Reports appends the replicas' reports: changes at their times, then each replica's state just before the end of the
-// last minute.
+// Reports appends the replicas' reports: changes at their times, then each state just before the end of the minute.
 func (p *FluidPool) Reports(to []ingest.Replica) []ingest.Replica {
 	to = append(to, p.changed...)
 	p.changed = p.changed[:0]

@@ -212,8 +212,8 @@ func NewReactive(kvTarget, stabilisationMinutes float64) Policy {
 	}
 }
 
-// newFloor is KEDA on demand, which is known even when all replicas are full, with a long stabilisation window. It is a
-// good setup without forecasts for replicas that start slowly.
+// newFloor is KEDA on demand, which is known even when all replicas are full, with a long stabilisation window: a good
+// setup without forecasts, if replicas start slowly.
 func newFloor(_ Scene, set Setting) Policy {
 	h := newHPA(set[1])
 	return func(o Observation) int {
@@ -296,8 +296,7 @@ func smoothed(values []float64, smoothing, trendFactor float64) float64 {
 
 const day = 1440 // minutes
 
-// newStatic keeps a share of the peak. On the curve of the scored part it knows the level of that part. So it is
-// stronger than a real static setup, except on flat demand.
+// newStatic keeps a share of the peak, which it knows in advance. A real static setup is weaker, unless demand is flat.
 func newStatic(s Scene, set Setting) Policy {
 	peak := math.Ceil(max(1, value.Highest(s.Need)) - 1e-6)
 	replicas := int(math.Ceil(set[0]*peak - 1e-9))

@@ -8,7 +8,7 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// newOracle follows the cheapest plan for a price of a saturated minute, in replica-minutes; the price is its knob. It
+// newOracle follows the cheapest plan, if a saturated minute costs as many replica-minutes as its first knob says. It
 // knows the demand and each replica's warm-up, and also waits for the warm-up. So its curve of cost against saturation
 // is the convex lower bound of all policies' curves, except for losses in execution (see orderTimes).
 func newOracle(s Scene, set Setting) Policy {
@@ -108,8 +108,7 @@ func (p *planner) plan(need []float64, keep int) []int {
 	return plan
 }
 
-// move finds the cheapest predecessor of each state at the start of a minute. More replicas cost their start; fewer
-// cost nothing.
+// move finds the cheapest predecessor of each state at the start of a minute. Only additional replicas cost something.
 func (p *planner) move() {
 	for b := range backlogs {
 		up, at := math.Inf(1), 0
@@ -149,7 +148,8 @@ func (p *planner) serve(need float64, from []uint32) {
 			cost, after := p.moved[i]+serving, 0
 			if left := need + min(backlogs[b], limit) - serving; left > 0 {
 				cost += p.violation
-				for left = min(left, limit); backlogs[after] < left; after++ {
+				for backlogs[after] < min(left, limit) {
+					after++
 				}
 			}
 			if to := p.state(row, after); cost < p.next[to] {
@@ -162,9 +162,9 @@ func (p *planner) serve(need float64, from []uint32) {
 }
 
 // orderTimes returns the replicas to ask for at the start of each minute, so that those of plan are ready. Each replica
-// is ordered by its own warm-up before its first minute, in order of numbers. A replica stays if it would have to be
-// ordered again before its removal, even if others more are ordered first. No replica is removed while one warms
-// up, because a pool removes the warming ones first.
+// is ordered its own warm-up before its first minute, in order of numbers. A replica stays if its replacement would
+// have to be ordered before the removal, even if as many as others are ordered first. No replica is removed while one
+// warms up, because a pool removes the warming ones first.
 func orderTimes(s *Scene, plan []int, others int) []int {
 	desired := make([]int, len(plan))
 	have, started := s.Initial, 0

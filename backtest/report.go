@@ -166,16 +166,16 @@ func drawTrack(track []trackMinute, from time.Time) template.HTML {
 		return ""
 	}
 	width := (len(track) + trackBins - 1) / trackBins
-	var xs, zero, need, ready, asked []float64
+	var xs, need, ready, asked []float64
 	for bin := range slices.Chunk(track, width) {
 		highest, sumReady, sumAsked, n := math.NaN(), 0, 0, float64(len(bin))
 		for _, m := range bin {
-			if m.need >= 0 && !(highest >= float64(m.need)) {
+			if m.need >= 0 && !(highest >= float64(m.need)) { // not below: it is NaN at first
 				highest = float64(m.need)
 			}
 			sumReady, sumAsked = sumReady+int(m.ready), sumAsked+int(m.asked)
 		}
-		xs, zero = append(xs, (float64(len(xs))+.5)*float64(width)), append(zero, 0)
+		xs = append(xs, (float64(len(xs))+.5)*float64(width))
 		need, ready, asked = append(need, highest), append(ready, float64(sumReady)/n), append(asked, float64(sumAsked)/n)
 	}
 	peak := max(1, value.Highest(need, asked))
@@ -183,11 +183,12 @@ func drawTrack(track []trackMinute, from time.Time) template.HTML {
 	c.Right = 150
 	c.YAxis("replicas", func(v float64) string { return fmt.Sprintf("%.4g", v) })
 	c.Days(from.UTC())
-	c.Band("need", xs, zero, need)
+	c.Band("need", xs, make([]float64, len(xs)), need)
 	c.Line("asked", xs, asked)
 	c.Line("ready", xs, ready)
-	for i, name := range []string{"demand", "ready", "with warming"} {
-		c.Text(c.Width-c.Right+8, 30+16*float64(i), []string{"name demand", "name own", "name warming"}[i], name)
-	}
+	x := c.Width - c.Right + 8
+	c.Text(x, 30, "name demand", "demand")
+	c.Text(x, 46, "name own", "ready")
+	c.Text(x, 62, "name warming", "with warming")
 	return template.HTML(c.String())
 }

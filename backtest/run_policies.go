@@ -129,9 +129,8 @@ func (c *contender) row() Result {
 	}
 }
 
-// variant is Forewarm with another decision quantile. It uses the same functions with a pool of its own. Forecasts and
-// learned rates do not depend on the pool, so one pipeline serves all settings, and its Calibrator corrects the
-// probabilities.
+// variant is Forewarm with another decision quantile and a simulated pool of its own. Forecasts and learned rates do
+// not depend on the pool, so all variants use those of one pipeline, and its Calibrator.
 type variant struct {
 	pool     capacity.Pool // with the learned warm-up lag
 	cfg      alerting.Config
@@ -145,11 +144,12 @@ func newVariant(pool capacity.Pool, cfg alerting.Config, quantile float64) *vari
 	return &variant{pool: pool, cfg: cfg, replicas: features.New(features.DefaultConfig())}
 }
 
-// decide returns Forewarm's decision for the pool at a tick, and scales the pool. f is the load of the pipeline's
-// result x.
-func (v *variant) decide(tick *pipeline.Output, x *pipeline.PoolOutput, f *forecaster.PoolForecast, obeys *FluidPool) alerting.Decision {
+// decide returns Forewarm's decision for a simulated pool at a tick, and scales the pool. f is the load of x.
+func (v *variant) decide(
+	tick *pipeline.Output, x *pipeline.PoolOutput, f *forecaster.PoolForecast, simulated *FluidPool,
+) alerting.Decision {
 	t := tick.Tick
-	for _, report := range obeys.Reports(nil) {
+	for _, report := range simulated.Reports(nil) {
 		v.pool.Warmup.Observe(v.replicas.AddReplica(&report).Warmed)
 	}
 	v.replicas.AddWatermark(&ingest.Watermark{Pool: v.pool.Name, At: t})
@@ -173,6 +173,6 @@ func (v *variant) decide(tick *pipeline.Output, x *pipeline.PoolOutput, f *forec
 	}
 	var d alerting.Decision
 	d, v.state = alerting.Decide(t, in, v.state, v.cfg)
-	obeys.SetDesired(d.Desired)
+	simulated.SetDesired(d.Desired)
 	return d
 }

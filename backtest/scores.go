@@ -62,13 +62,13 @@ func (s *scores) observe(windows []features.Window) {
 	for n < len(windows) && windows[n].Settled {
 		n++
 	}
-	if windows = windows[:n]; n == 0 {
+	if n == 0 {
 		return
 	}
 	minute := windows[0].Start.Unix() / 60
 	for _, d := range features.Forecast {
 		sum, known := 0.0, false
-		for i := range windows {
+		for i := range windows[:n] {
 			if y, ok := d.Value(&windows[i]); ok {
 				sum, known = sum+y, true
 				s.of(seriesKey{windows[i].Class, d.Name}).Observe(minute, y)

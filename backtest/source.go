@@ -53,17 +53,15 @@ func NewSource(items Items, pool string) *Source {
 	return &Source{items: items, pool: cmp.Or(pool, DefaultPool)}
 }
 
-// Batches returns the batches up to the end, or up to the first error of the trace or of ctx. A batch is valid until the
-// next one.
+// Batches returns the batches up to the end, or the first error of the trace or ctx. Each is valid until the next one.
 func (s *Source) Batches(ctx context.Context) iter.Seq2[*ingest.Batch, error] {
 	return func(yield func(*ingest.Batch, error) bool) {
 		var b ingest.Batch
-		for more := true; more; {
+		for {
 			err := cmp.Or(s.Next(&b), ctx.Err())
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) || !yield(&b, err) || err != nil {
 				return
 			}
-			more = yield(&b, err) && err == nil
 		}
 	}
 }

@@ -57,8 +57,7 @@ type tableReader struct {
 	fields  []string
 }
 
-// newTableReader reads the first line. It is a file of bins if there is a requests column, or if the width of a bin is
-// given.
+// newTableReader reads the first line. A file has bins if it has a column requests, or if the width of a bin is given.
 func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, Format, error) {
 	limits := ingest.DefaultLimits()
 	c := &tableReader{

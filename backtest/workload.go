@@ -27,8 +27,7 @@ const (
 	LaunchContext = 1.6
 )
 
-// Workload generates requests in order of time. The same configuration and seed give the same requests. It is not safe
-// for concurrent use.
+// Workload generates requests in order of time; the same ones for the same configuration and seed. For one goroutine.
 type Workload struct {
 	classes []*classStream
 	end     time.Time
