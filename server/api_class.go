@@ -16,7 +16,7 @@ type classJSON struct {
 	Class  string       `json:"class"`
 	From   time.Time    `json:"from"`
 	To     time.Time    `json:"to"`
-	Step   number       `json:"step_seconds"` // a point is the mean of the known minutes of it
+	Step   number       `json:"step_seconds"` // a point is the mean of its known minutes
 	Series []seriesJSON `json:"series"`
 }
 

@@ -11,8 +11,7 @@ import (
 	"github.com/forewarm/forewarm/forecaster"
 )
 
-// forecastMinutes and forecastLevels are the content of a forecast: enough for planning, and small. The backtest writes
-// every minute.
+// forecastMinutes and forecastLevels are the content of a forecast, small and enough for planning.
 var (
 	forecastMinutes = []int{1, 5, 10, 15, 20, 25, 30, 45, 60}
 	forecastLevels  = []int{forecaster.L10, forecaster.L50, forecaster.L80, forecaster.L90, forecaster.L95, forecaster.L99}

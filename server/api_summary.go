@@ -74,8 +74,7 @@ type worstJSON struct {
 	At  time.Time `json:"at"`
 }
 
-// riskOf is the risk of the resource that is most likely to saturate; of equals, the fullest one. It is unknown for a
-// stale pool.
+// riskOf is the risk of the resource that is most likely to saturate, the fullest of equals; unknown for a stale pool.
 func riskOf(p *PoolView) (out riskJSON) {
 	out = riskJSON{HeadroomNow: value.Unknown, Probability: value.Unknown, ETA: etaJSON{value.Unknown, value.Unknown, value.Unknown}}
 	if p.Forecast.Stale {

@@ -152,8 +152,7 @@ func resourceNames() []string {
 	return columnOf(features.Forecast, func(d *features.Dimension) string { return d.Name })
 }
 
-// loads are the demand of the minutes of [from, to), with retries; the expected demand for minutes that have not
-// settled.
+// loads are the loads of the minutes of [from, to), with retries; expected ones for minutes that have not settled.
 func (s *Server) loads(ctx context.Context, p *PoolView, resource string, from, to time.Time, decisions []alerting.Decision) ([]pointJSON, error) {
 	from = from.Truncate(time.Minute)
 	values := slices.Repeat([]float64{math.NaN()}, max(int(to.Sub(from)/time.Minute), 0))

@@ -36,12 +36,9 @@ type key struct {
 	Filled      bool
 }
 
-// minutesFrom is the position of a time on an axis that begins at from.
-func minutesFrom(from, t time.Time) float64 { return t.Sub(from).Minutes() }
-
-// timeAxis is an empty chart of the time between two times.
+// timeAxis is an empty chart of a span of time. Positions on its axis are minutes since from.
 func timeAxis(title, description, unit string, width, height float64, from, to time.Time, top float64) *draw.Chart {
-	c := draw.New(width, height, title, description, minutesFrom(from, to), top)
+	c := draw.New(width, height, title, description, to.Sub(from).Minutes(), top)
 	c.YAxis(unit, value.Short)
 	c.Days(from)
 	return c
@@ -56,7 +53,7 @@ func (t *timelineJSON) axis(title, unit string, height, top float64) *draw.Chart
 // loadChart draws load and capacity from the answer of /timeline.
 func loadChart(t *timelineJSON) *figure {
 	load := columnOf(t.Actual, func(x *pointJSON) float64 { return float64(x.Value) })
-	ahead := columnOf(t.Forecast, func(x *bandJSON) float64 { return minutesFrom(t.From, x.At) + .5 })
+	ahead := columnOf(t.Forecast, func(x *bandJSON) float64 { return x.At.Sub(t.From).Minutes() + .5 })
 	p90 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P90) })
 	p95 := columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P95) })
 	limits := columnOf(t.Steps, func(x *stepJSON) float64 { return float64(x.Capacity) })
@@ -76,7 +73,7 @@ func loadChart(t *timelineJSON) *figure {
 		top = max(top, shown)
 	}
 	c := t.axis(out.Title, t.Unit, wideHeight, 1.08*top)
-	now := minutesFrom(t.From, t.At)
+	now := t.At.Sub(t.From).Minutes()
 	if t.Decision != nil {
 		c.Span("warmup", now, now+t.Decision.LeadTime/60, "a replica asked for at the start of this span is ready at its end")
 		out.Legend = append(out.Legend, key{"warmup", "a new replica warms up", true})
@@ -84,7 +81,7 @@ func loadChart(t *timelineJSON) *figure {
 	c.Band("outer", ahead, p90, p95)
 	c.Band("inner", ahead, columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P10) }), p90)
 	c.Line("median", ahead, columnOf(t.Forecast, func(x *bandJSON) float64 { return float64(x.P50) }))
-	c.Line("actual", columnOf(t.Actual, func(x *pointJSON) float64 { return minutesFrom(t.From, x.At) + .5 }), load)
+	c.Line("actual", columnOf(t.Actual, func(x *pointJSON) float64 { return x.At.Sub(t.From).Minutes() + .5 }), load)
 	if limits != nil {
 		drawSteps(c, t, "limit", limits)
 		out.Legend = append(out.Legend, key{"limit", "capacity of ready replicas", false})
@@ -97,7 +94,7 @@ func loadChart(t *timelineJSON) *figure {
 	}
 	c.Line("now", []float64{now, now}, []float64{0, 1.08 * top})
 	for _, x := range t.Marks { // along the upper edge
-		c.Dot("mark "+x.Kind, minutesFrom(t.From, x.At), 1.04*top, x.At.Format("15:04")+" "+x.Text)
+		c.Dot("mark "+x.Kind, x.At.Sub(t.From).Minutes(), 1.04*top, x.At.Format("15:04")+" "+x.Text)
 	}
 	if len(t.Marks) > 0 {
 		out.Legend = append(out.Legend, key{"mark scale_out", "decision", false}, key{"mark page", "alert", false})
@@ -116,8 +113,8 @@ func (t *timelineJSON) known() int {
 
 // drawSteps draws each value until the next one.
 func drawSteps(c *draw.Chart, t *timelineJSON, class string, values []float64) {
-	at, n := columnOf(t.Steps, func(x *stepJSON) float64 { return minutesFrom(t.From, x.At) }), t.known()
-	end := min(minutesFrom(t.From, t.Newest), c.MaxX)
+	at, n := columnOf(t.Steps, func(x *stepJSON) float64 { return x.At.Sub(t.From).Minutes() }), t.known()
+	end := min(t.Newest.Sub(t.From).Minutes(), c.MaxX)
 	if n > 0 && n < len(at) {
 		end = at[n]
 		c.Line(class+" later", []float64{end, end}, values[n-1:n+1])
@@ -150,7 +147,7 @@ func lineChart(title, unit string, from, to time.Time, series []seriesJSON) *fig
 	out := &figure{Title: title}
 	xs, ys := make([][]float64, len(series)), make([][]float64, len(series))
 	for i, x := range series {
-		xs[i] = columnOf(x.Points, func(p *pointJSON) float64 { return minutesFrom(from, p.At) + classBin/2 })
+		xs[i] = columnOf(x.Points, func(p *pointJSON) float64 { return p.At.Sub(from).Minutes() + classBin/2 })
 		ys[i] = columnOf(x.Points, func(p *pointJSON) float64 { return float64(p.Value) })
 	}
 	top := value.Highest(ys...)

@@ -20,8 +20,7 @@ func DefaultConfig() Config {
 	return Config{Listen: "127.0.0.1:9464"}
 }
 
-// Check is nil for a usable configuration; else it names the key, the value, the bound and the fix. It resolves no
-// address.
+// Check returns an error that names the key, the value, the bound and the fix. It resolves no address.
 func (c Config) Check() error {
 	if err := httpguard.CheckAddress(c.Listen, 9464); err != nil {
 		return fmt.Errorf("listen: %w", err)

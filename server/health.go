@@ -24,8 +24,7 @@ type readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// healthz answers whether the process is alive. It has no other dependency, so an outage of NATS does not restart all
-// daemons.
+// healthz answers that the process is alive. It needs nothing else: an outage of NATS must not restart all daemons.
 func healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n"))

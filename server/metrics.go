@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"math"
 	"runtime"
@@ -17,13 +18,11 @@ import (
 	"github.com/forewarm/forewarm/pipeline"
 )
 
-// Exporter is the content of /metrics: counters of this process, and the gauges of the last tick. The gauges are
-// withdrawn after some time without a tick, so that nothing scales on values of a stuck daemon. All methods are safe for
-// concurrent use.
+// Exporter is the content of /metrics: counters of this process, and the gauges of the last tick. After StaleAfter
+// the gauges are withdrawn, so that nothing scales on values of a stuck daemon. It is safe for concurrent use.
 //
-// Cardinality: pools × resources × 8, and pools × (classes + 2) × dimensions × 9, where classes are those with
-// forecasts: the 64 heaviest of a pool, and temporarily up to 80.
-// Each producer has 5 more; features bounds the number of producers.
+// Cardinality: pools × resources × 8, pools × (classes + 2) × dimensions × 9, and producers × 5. The classes are those
+// with forecasts: the 64 heaviest of a pool, and temporarily up to 80. features bounds the number of producers.
 type Exporter struct {
 	Records *metrics.Counter // of telemetry, counted
 	Ignored *metrics.Counter // records that carry no demand
@@ -93,7 +92,8 @@ func (e *Exporter) decisions(action alerting.Action) *metrics.Counter {
 
 // Refused counts the records that could not be used; reason is one of ingest.Reasons.
 func (e *Exporter) Refused(reason ingest.Reason) *metrics.Counter {
-	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`, "Telemetry records refused, by reason. A message that is refused as a whole counts as one.")
+	return e.counter(`forewarm_ingest_refused_total{reason="`+string(reason)+`"}`,
+		"Telemetry records refused, by reason. A message that is refused as a whole counts as one.")
 }
 
 // CountCall adds a finished call at a gRPC listener; all three values are from small fixed sets.
@@ -166,14 +166,14 @@ func (e *Exporter) describeAll(text []byte) []byte {
 			continue
 		}
 		fields := strings.Fields(s) // # HELP name …
-		if key := fields[1] + fields[2]; seen[key] {
+		kind, name := fields[1], fields[2]
+		if seen[kind+name] {
 			continue
-		} else if seen[key] = true; fields[1] == "HELP" && len(fields) == 3 {
-			help := e.help[fields[2]]
-			if help == "" {
-				help = "Resource use of the process or the Go runtime."
-			}
-			s = "# HELP " + fields[2] + " " + help + "\n"
+		}
+		seen[kind+name] = true
+		if kind == "HELP" && len(fields) == 3 {
+			help := cmp.Or(e.help[name], "Resource use of the process or the Go runtime.")
+			s = "# HELP " + name + " " + help + "\n"
 		}
 		out.WriteString(s)
 	}

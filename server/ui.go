@@ -183,7 +183,8 @@ func (s *Server) whatIfPage(r *http.Request) (any, error) {
 	ready := 0
 	for _, p := range s.reader.Pools() {
 		b.Pools = append(b.Pools, p.Pool)
-		if b.Pool = cmp.Or(b.Pool, p.Pool); b.Pool == p.Pool && p.Decision != nil {
+		b.Pool = cmp.Or(b.Pool, p.Pool) // the first one, if none is asked for
+		if b.Pool == p.Pool && p.Decision != nil {
 			ready = p.Decision.Ready
 		}
 	}
@@ -204,8 +205,9 @@ func (s *Server) whatIfPage(r *http.Request) (any, error) {
 			continue // those that there are
 		}
 		x.Value = cmp.Or(asked, x.Value)
-		query.Set(x.Name, x.Value+map[string]string{"ramp": "m"}[x.Name])
+		query.Set(x.Name, x.Value)
 	}
+	query.Set("ramp", query.Get("ramp")+"m")
 	b.Link = "api/v1/plan?" + query.Encode()
 	if b.Pool == "" {
 		b.Problem = Problemf(http.StatusNotFound, "No pool has telemetry yet, so there is no traffic to plan from.")

@@ -47,8 +47,8 @@ func (s *Scaler) IsActive(_ context.Context, ref *pb.ScaledObjectRef) (*pb.IsAct
 	return &pb.IsActiveResponse{Result: n > 0}, nil
 }
 
-// StreamIsActive sends the same at once and at each change. The stream ends with an error if there is no advice any
-// more; KEDA opens a new one.
+// StreamIsActive sends the answer of IsActive at once and at each change. If there is no advice any more, the stream
+// ends with an error, and KEDA opens a new one.
 func (s *Scaler) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -103,8 +103,8 @@ func (s *Scaler) GetMetrics(_ context.Context, request *pb.GetMetricsRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	value := &pb.MetricValue{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}
-	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{value}}, nil
+	metric := &pb.MetricValue{MetricName: MetricName, MetricValue: int64(n), MetricValueFloat: float64(n)}
+	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{metric}}, nil
 }
 
 // replicas is the advice for a trigger; errors are gRPC statuses.
