@@ -109,19 +109,22 @@ func shiftOf(ctx context.Context, shift, path string, o backtest.Options, now ti
 	defer r.Close()
 	var it backtest.Item
 	var at time.Time // of the first item, or the last one
-	for {
-		if err := cmp.Or(r.Next(&it), ctx.Err()); errors.Is(err, io.EOF) {
+	for ctx.Err() == nil {
+		err := r.Next(&it)
+		if errors.Is(err, io.EOF) {
 			return now.Sub(at).Truncate(features.Minute), nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return 0, err
 		}
 		if at.IsZero() || shift == "end" {
 			at = it.At()
 		}
 	}
+	return 0, ctx.Err()
 }
 
-// replayer publishes batches in time.
+// replayer publishes batches when they are due.
 type replayer struct {
 	publisher   *jetstream.Publisher
 	prefix, run string

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	reportEvery = time.Second     // between two looks whether a report is due; the time of traffic may pass faster than the clock
+	reportEvery = time.Second     // between two checks for a due report; time of traffic may pass faster than the clock
 	reportPause = 5 * time.Minute // between two attempts to make a report
 )
 
@@ -54,7 +54,8 @@ func (r *reporter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		if r.note(err); err != nil {
+		r.note(err)
+		if err != nil {
 			retry = time.Now().Add(reportPause)
 		}
 	}
@@ -73,18 +74,19 @@ func (r *reporter) makeDue(ctx context.Context, at time.Time) error {
 	if !due {
 		return nil
 	}
-	if err := r.make(ctx, p); err != nil {
+	if err := r.makeReport(ctx, p); err != nil {
 		return err
 	}
 	r.reported = p.To
 	return nil
 }
 
-// make makes the report of a period and notifies the sinks.
-func (r *reporter) make(ctx context.Context, p report.Span) error {
+// makeReport makes the report of a period and notifies the sinks.
+func (r *reporter) makeReport(ctx context.Context, p report.Span) error {
 	n := &alerting.Report{Name: "report-" + p.To.UTC().Format("2006-01-02T1504Z"), From: p.From.UTC(), To: p.To.UTC()}
 	n.When = alerting.Period(p.From.In(p.Zone), p.To, "2 Jan 2006")
-	n.ID = fmt.Sprintf("%s-%x", n.Name, sha256.Sum256([]byte(r.instance+n.From.Format(time.RFC3339))))[:len(n.Name)+17]
+	hash := sha256.Sum256([]byte(r.instance + n.From.Format(time.RFC3339)))
+	n.ID = fmt.Sprintf("%s-%x", n.Name, hash[:8])
 	x, err := r.reconcile(ctx, n)
 	if err != nil {
 		return err
@@ -116,7 +118,6 @@ func (d *Daemon) openReporter() error {
 	return nil
 }
 
-// reconcile makes a report.
 func (d *Daemon) reconcile(ctx context.Context, n *alerting.Report) (*report.Report, error) {
 	span := report.Span{From: n.From, To: n.To, Zone: d.reporter.schedule.Location}
 	return report.Reconcile(ctx, stored{storage.History{Series: d.store}, d.reader}, span)

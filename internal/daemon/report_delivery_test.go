@@ -46,7 +46,7 @@ func TestReportIsDelivered(t *testing.T) {
 	}
 	to := time.Now().UTC().Truncate(time.Hour)
 	period := report.Span{From: to.AddDate(0, 0, -7), To: to, Zone: time.UTC}
-	if err := p.Daemon.reporter.make(t.Context(), period); err != nil {
+	if err := p.Daemon.reporter.makeReport(t.Context(), period); err != nil {
 		t.Fatal(err)
 	}
 	name := "report-" + to.Format("2006-01-02T1504Z")
@@ -68,7 +68,7 @@ func TestReportIsDelivered(t *testing.T) {
 	if hooks.Load() != 1 {
 		t.Error("a report was delivered twice")
 	}
-	if err := p.Daemon.reporter.make(t.Context(), period); err != nil { // as after a crash before the report was stored as made
+	if err := p.Daemon.reporter.makeReport(t.Context(), period); err != nil { // as after a crash before the report was stored as made
 		t.Fatal(err)
 	}
 	p.stop()

@@ -26,7 +26,8 @@ type selfWatch struct {
 }
 
 func (d *Daemon) watchSelf(ctx context.Context) error {
-	for more := true; more; more = sleep.For(ctx, selfEvery) {
+	d.checkSelf(d.watch, time.Now())
+	for sleep.For(ctx, selfEvery) {
 		d.checkSelf(d.watch, time.Now())
 	}
 	return nil
