@@ -81,8 +81,7 @@ func Conditions(d *Decision, pf *forecaster.PoolForecast, cfg Config) []Conditio
 	return b.all
 }
 
-// conditions collects the conditions of one tick: of the pool or role that Decision is about, or, if that is nil, of
-// the daemon itself.
+// conditions collects the conditions of one tick: of Decision's pool or role; of the daemon itself if Decision is nil.
 type conditions struct {
 	*Decision
 	pf  *forecaster.PoolForecast // nil for the daemon itself
@@ -128,39 +127,43 @@ func (b *conditions) contradictedRates() {
 	}
 }
 
-// saturation adds that a resource of the replicas of one role saturates: at all, before a new replica can be ready, or
-// while a bound of the pool blocks the replicas that this needs.
-func (b *conditions) saturation() {
+// addSaturation adds a condition about a resource that saturates. end ends the summary; more is for the description.
+func (b *conditions) addSaturation(
+	name AlertName, first *ResourceEvidence, l alertWindow, end, action string, more ...string,
+) *Condition {
 	d := b.Decision
-	who, help := d.Cause(), loadAdvice(d)
-	add := func(name AlertName, first *ResourceEvidence, l alertWindow, end, action string, more ...string) *Condition {
-		if !d.overCapacity(first) { // else the probability sentence says it
-			more = append(more, d.utilisationSentence(first))
-		}
-		c := b.add(name, first.Dimension, alertText{
-			Summary:     d.saturationText(first, l.at(first), l.window) + end,
-			Description: joinSentences(d.probabilitySentence(first, l), who, requestSentence(d)), Action: action,
-		}.with(d.lostSentence()).with(more...).with(d.assumptionSentence()))
-		c.Annotations["saturation_probability"] = fmt.Sprintf("%.2f", l.at(first))
-		c.Annotations["saturation_at"] = fmt.Sprintf("beyond %d min", forecaster.Horizon)
-		if t := ahead(d.Tick, first.ETA.P50); t != nil {
-			c.Annotations["saturation_at"] = t.Format(time.RFC3339)
-		}
-		if len(d.Drivers) > 0 {
-			main := mainDriver(d.Drivers)
-			c.Class, c.Annotations["driver"] = main.Class, d.driverSentence(main)
-		}
-		c.Fading = l.at(first) < l.threshold
-		// In the first hour of history, or if no replica reports, nobody is woken.
-		if name != SaturationAhead && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
-			c.Severity = Page
-		}
-		return c
+	if !d.overCapacity(first) { // else the probability sentence says it
+		more = append(more, d.utilisationSentence(first))
 	}
+	c := b.add(name, first.Dimension, alertText{
+		Summary:     d.saturationText(first, l.at(first), l.window) + end,
+		Description: joinSentences(d.probabilitySentence(first, l), d.Cause(), requestSentence(d)), Action: action,
+	}.with(d.lostSentence()).with(more...).with(d.assumptionSentence()))
+	c.Annotations["saturation_probability"] = fmt.Sprintf("%.2f", l.at(first))
+	c.Annotations["saturation_at"] = fmt.Sprintf("beyond %d min", forecaster.Horizon)
+	if t := ahead(d.Tick, first.ETA.P50); t != nil {
+		c.Annotations["saturation_at"] = t.Format(time.RFC3339)
+	}
+	if len(d.Drivers) > 0 {
+		main := mainDriver(d.Drivers)
+		c.Class, c.Annotations["driver"] = main.Class, d.driverSentence(main)
+	}
+	c.Fading = l.at(first) < l.threshold
+	// In the first hour of history, or if no replica reports, nobody is woken.
+	if name != SaturationAhead && d.Confidence != forecaster.Cold && !d.SupplyAssumed {
+		c.Severity = Page
+	}
+	return c
+}
+
+// saturation adds that a resource of one role saturates: at all, before a new replica can be ready, or while a bound of
+// the pool blocks the replicas that this needs.
+func (b *conditions) saturation() {
+	d, help := b.Decision, loadAdvice(b.Decision)
 	early, soon := d.warningWindow(b.cfg), d.pageWindow(b.cfg)
-	likely, late := d.likeliest(soon, anyTime), d.likeliest(soon, d.tooLate)
+	likely, late := d.likeliest(soon, anyTime), d.likeliest(soon, d.late)
 	if first := d.likeliest(early, anyTime); first != nil {
-		c := add(SaturationAhead, first, early, "", d.advice(help))
+		c := b.addSaturation(SaturationAhead, first, early, "", d.advice(help))
 		// A page for the same problem is enough: a firing warning stays active, but no new one is raised.
 		c.Fading = c.Fading || late != nil
 	}
@@ -170,15 +173,16 @@ func (b *conditions) saturation() {
 		if d.Desired > d.reportedReplicas() {
 			end = fmt.Sprintf(", and the limit of %s will not do", d.replicasText(d.Limit))
 		}
-		add(AtCapacityLimit, likely, soon, end, d.advice(help))
+		b.addSaturation(AtCapacityLimit, likely, soon, end, d.advice(help))
 	case blocked && d.Floor > d.Limit: // because of queues, full caches or latencies; the demand itself would fit
 		b.add(AtCapacityLimit, d.Binding, alertText{
 			Summary:     fmt.Sprintf("%s are needed now, and no more than %d are allowed", d.replicasText(d.Needed), d.Limit),
-			Description: joinSentences(d.Reason, who), Action: d.advice(help),
+			Description: joinSentences(d.Reason, d.Cause()), Action: d.advice(help),
 		})
 	case !blocked && late != nil:
-		c := add(TooLateToWarm, late, soon, ", and new replicas come too late", joinSentences(d.chase(), capitalise(help+".")),
-			fmt.Sprintf("A new replica needs %s to start.", wholeMinutes(d.Lead)))
+		lead := fmt.Sprintf("A new replica needs %s to start.", wholeMinutes(d.Lead))
+		c := b.addSaturation(TooLateToWarm, late, soon, ", and new replicas come too late",
+			joinSentences(d.chase(), capitalise(help+".")), lead)
 		if late.Probability >= sureProbability {
 			c.Ticks = 1
 		}
@@ -296,11 +300,11 @@ func (d *Decision) belowReserve() string {
 
 func anyTime(forecaster.ETA) bool { return true }
 
-// tooLate is late, except in a pool that starts from zero: its requests wait for the first replica.
-func (d *Decision) tooLate(e forecaster.ETA) bool { return !d.FromZero && d.late(e) }
-
-// late reports whether a saturation comes, at the median, before a replica requested now can be ready.
-func (d *Decision) late(e forecaster.ETA) bool { return e.P50 != forecaster.Never && e.P50 < d.Lead }
+// late reports whether a saturation comes, at the median, before a replica requested now can be ready. It is false in a
+// pool that starts from zero: requests wait for the first replica.
+func (d *Decision) late(e forecaster.ETA) bool {
+	return !d.FromZero && e.P50 != forecaster.Never && e.P50 < d.Lead
+}
 
 // poorForecast warns that the forecast of the binding resource is poor: a baseline has been better for long, or too
 // many outcomes exceed its 95 % quantile.

@@ -69,8 +69,7 @@ type kept struct {
 	Replicas int   `cbor:"2,keyasint"`
 }
 
-// Decide returns the decision for one pool at now, and the state for the next one. It is pure; cost O(resources ·
-// horizon).
+// Decide returns the decision for one pool at now, and the state for the next one. Pure. O(resources · horizon).
 //
 // Desired is a total. Pending replicas count as supply, so they are not requested twice. Desired is the largest need
 // over all resources plus the reserves, and at least the reactive floor. The need is the demand quantile over the
@@ -167,8 +166,7 @@ func (p *draft) target(s *side) int {
 // whyKeepRequest returns why the request for replicas of s.askedAt is not withdrawn, although s.enough replicas would do;
 // "" if it may be. A cancelled start costs money without use, so a request for replicas is kept for the warm-up plus
 // decision.hold; while a replica is pending, for up to twice the warm-up. It is withdrawn earlier only if demand is
-// clearly gone: no user's request for ten minutes, or more than a third of the ready replicas (and more than one) are
-// not needed.
+// clearly gone: no request for ten minutes, or more than a third of the ready replicas (at least two) not needed.
 func (p *draft) whyKeepRequest(s *side) string {
 	until := p.Lead + p.cfg.Hold
 	if len(s.supply.Pending) > 0 {
@@ -195,8 +193,7 @@ func (p *draft) consolidated(s *side) int {
 // danger is the share of a replica's KV cache above which the floor scales out.
 func (p *draft) danger() float64 { return max(kvDanger, p.in.Pool.KVTarget) }
 
-// reportsAwaited is how long replicas that reported and fell silent keep the pool from scaling in. After it, reports count
-// as switched off.
+// reportsAwaited is how long a pool whose replicas stopped reporting does not scale in. Then reports count as off.
 const reportsAwaited = 24 * time.Hour
 
 // whyStay returns why the replicas that serve rows are not reduced, although fewer would do; "" if they may be.

@@ -170,8 +170,7 @@ func (p *draft) requestless() bool {
 	return len(p.own.rows) > 0 && !slices.ContainsFunc(p.own.rows, func(r resource) bool { return r.evidence.Demand > 0 })
 }
 
-// withoutRequests reports whether there was no request for ten minutes. One minute without requests is common in a
-// small pool.
+// withoutRequests reports whether no request came for ten minutes. In a small pool, minutes without one are common.
 func (p *draft) withoutRequests() bool {
 	return p.requestless() && p.in.Forecast.Total[0].Basis.Recent.Requests == 0
 }

@@ -97,8 +97,8 @@ func NewPrescale(d *Decision) Prescale {
 		Current:         Current{Ready: d.Ready, Pending: d.Pending},
 		DesiredReplicas: d.Desired, Withheld: d.Withheld, DesiredByRole: d.ByRole,
 		FloorReplicas: d.SeenFloor(), Reserves: d.Reserves,
-		BindingResource: d.Binding, Probability: d.saturation().Probability, SaturationETA: saturationTimes(tick, d.ETA),
-		LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
+		BindingResource: d.Binding, Probability: d.saturation().Probability,
+		SaturationETA: saturationTimes(tick, d.ETA), LeadTime: math.Round(d.Lead.Seconds()), Quantile: round(d.Quantile), QuantileFrom: string(d.QuantileFrom),
 		Drivers: append([]forecaster.Driver{}, d.Drivers...), Events: d.Events,
 		Constraints: texts(d.Constraints), Admission: d.Admission, Retries: d.Retried(d.Binding), Reason: d.Reason,
 		Evidence: fmt.Sprintf("%s@%s#%d", d.Pool, tick.Format(time.RFC3339), d.Sequence),
@@ -180,8 +180,7 @@ type ReportData struct {
 	Full json.RawMessage `json:"report"`
 }
 
-// CloudEvent is the notice as a CloudEvent. It shares strings, maps and lists with n. full is the whole report as JSON,
-// for a report.
+// CloudEvent is the notice as a CloudEvent, which shares strings, maps and lists with n. full is a report as JSON.
 func (n Notice) CloudEvent(full json.RawMessage) (CloudEvent[any], error) {
 	switch {
 	case n.Decision != nil:

@@ -22,8 +22,7 @@ type Vitals struct {
 	// Storage is the newest write error, "" if all writes work; StorageSince is when it began.
 	Storage      string
 	StorageSince time.Time
-	// Diverged counts decisions that differ from those in the log; Divergence is the newest, with both values and
-	// versions.
+	// Diverged counts decisions that differ from those in the log. Divergence describes the newest one.
 	Diverged   uint64
 	Divergence string
 }

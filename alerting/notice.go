@@ -53,8 +53,7 @@ const (
 	reportLife   = 365 * 24 * time.Hour // the same for a report: only a newer one replaces it
 )
 
-// Identity is the same for notices that replace each other: decisions for a pool, updates of one alert, or reports. ""
-// for an empty notice.
+// Identity is common to notices that replace each other: of a pool's decisions, an alert, or reports; "" if empty.
 func (n Notice) Identity() string {
 	switch {
 	case n.Decision != nil:

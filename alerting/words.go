@@ -13,8 +13,7 @@ import (
 	"github.com/forewarm/forewarm/internal/value"
 )
 
-// The sentences of alerts and of events' reasons; docs/style.md has the rules. Each fact has one sentence, in this
-// file.
+// The sentences of alerts and reasons. Each fact has one sentence, in this file. docs/style.md has the rules.
 
 // alertText are the texts of an alert. Summary is what will happen and when, in at most maxSummary characters.
 // Description is the probability, the cause and what was done. Action is what to do. Description and Action together
@@ -260,8 +259,7 @@ func (d *Decision) limitKey() string {
 	return "the limit"
 }
 
-// loadAdvice is the advice if scaling does not help, for the middle of a sentence: the admission limits, lowest share
-// first.
+// loadAdvice is the advice if scaling does not help, for the middle of a sentence. It has the lowest admission limits.
 func loadAdvice(d *Decision) string {
 	admitted := slices.SortedStableFunc(slices.Values(d.Admission), func(a, b AdmissionLimit) int { return cmp.Compare(a.Share, b.Share) })
 	switch {
@@ -283,8 +281,7 @@ func loadAdvice(d *Decision) string {
 	return "admit " + strings.Join(parts, " and ")
 }
 
-// mainDriver is the driver to name first: one with a known cause, which is the first, or else the one with the largest
-// share.
+// mainDriver is the driver to name: the first one if its cause is known, else the one with the largest share.
 func mainDriver(drivers []forecaster.Driver) *forecaster.Driver {
 	if drivers[0].Cause != "" {
 		return &drivers[0]

@@ -14,7 +14,7 @@ type Load struct {
 }
 
 // KV is the number of tokens that all requests hold, by Little's law. A request holds its prompt while that is computed
-// at the prefill rate, and then one more token every itl seconds. With an unknown prefill rate (0) the prefill takes no time.
+// at the prefill rate, and then one more token every itl seconds. Prefill of an unknown rate (0) takes no time.
 func (l Load) KV(prefillTokensPerS, itl float64) float64 {
 	if l.Requests == 0 {
 		return 0
@@ -63,8 +63,8 @@ func (s Stated) Load() (Load, error) {
 	return Load{Requests: s.RequestsPerS, Prompt: prompt, Cached: prompt * s.CacheHit, Output: output, Spread: 1}, nil
 }
 
-// FromRates is a load from sums over all requests: requests and tokens per second, and the KV tokens that they hold (NaN
-// if unknown). The latter give the spread.
+// FromRates is a load from sums over all requests: requests and tokens per second, and the KV tokens that they hold,
+// which give the spread (NaN if unknown).
 func FromRates(requests, prefill, cached, output, kv, prefillTokensPerS, itl float64) Load {
 	if !(requests > 0) {
 		return Load{}

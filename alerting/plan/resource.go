@@ -79,8 +79,7 @@ func (p *Pool) each(r *resource) float64 {
 	return per
 }
 
-// withReserves adds reserves to n replicas of a role, and applies its minimum; 0 for a role that the pool does not
-// have.
+// withReserves is n with the reserves of a role, at least its minimum; 0 for a role that the pool does not have.
 func (p *Pool) withReserves(n number, role capacity.Role) number {
 	if role == capacity.PrefillRole && !p.Disaggregated {
 		return 0

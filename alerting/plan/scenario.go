@@ -134,7 +134,6 @@ type evaluation struct {
 	busiest int          // its minute; -1 if no use is known
 }
 
-// evaluate computes the outcome of a scenario.
 func (in *Input) evaluate(s Scenario) Outcome {
 	e := evaluation{Input: in, Outcome: Outcome{Scenario: s}, short: map[int]bool{}, busiest: -1}
 	e.Share, e.Over, e.Replicas, e.HourUSD = value.Unknown, value.Unknown, value.Unknown, value.Unknown

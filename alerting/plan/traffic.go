@@ -84,8 +84,7 @@ func (s history) traffic(p *Pool, source string) Traffic {
 // ErrNoTraffic means that a history has no traffic of a pool.
 var ErrNoTraffic = errors.New("there is no traffic")
 
-// SetTraffic sets the traffic from the demand by dimension, one value a minute. It returns [ErrNoTraffic] if there is
-// none.
+// SetTraffic sets the traffic from the demand by dimension, one value a minute, or returns [ErrNoTraffic].
 func (in *Input) SetTraffic(demand map[string][]float64, source string) error {
 	requests := demand[features.DimRequests]
 	first, last := len(requests), -1 // minutes before the first telemetry, and those that have not settled, are left out

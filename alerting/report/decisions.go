@@ -109,8 +109,7 @@ func (p *pool) loadOf(dimension string, minute int) float64 {
 	return at(p.demand[series{features.TotalClass, dimension}], minute) * p.minutes[minute].tick.of(dimension).retries
 }
 
-// forecastLoad is the load of a minute of the period as it was forecast headlineMinutes before, with the retries of
-// that time.
+// forecastLoad is the load of a minute as it was forecast headlineMinutes before, with the retries of that time.
 func (p *pool) forecastLoad(dimension string, level, minute int) float64 {
 	retries := p.minutes[minute-headlineMinutes].tick.of(dimension).retries
 	return at(p.forecasts[quantile{dimension, level}], minute) * retries

@@ -55,13 +55,11 @@ func Render(r *Report, format string) ([]byte, error) {
 	return document.Render(format, v)
 }
 
-// view is a report for the templates.
 type view struct {
 	*Report
 	Order []poolView `json:"-"` // most urgent first
 }
 
-// poolView is one pool for the templates.
 type poolView struct {
 	*Report
 	*Pool

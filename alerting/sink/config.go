@@ -22,8 +22,7 @@ type Deps struct {
 	Page func(ctx context.Context, r *alerting.Report, format string) ([]byte, error)
 }
 
-// Open builds the configured sinks. It starts nothing and connects to nothing. Errors name the key, its value and the
-// fix.
+// Open builds the configured sinks. It starts and connects nothing. Errors name the key, its value and the fix.
 func Open(c Config, deps Deps) ([]alerting.Sink, error) {
 	var sinks []alerting.Sink
 	if deps.NATS != nil {

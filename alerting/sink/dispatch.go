@@ -87,8 +87,7 @@ type keeper interface {
 	KeepsAll()
 }
 
-// Notify sends the daemon's own notices to every sink that accepts them. They bypass the log, because they may be about
-// the log.
+// Notify sends the daemon's own notices to each sink that accepts them. They may be about the log, so they bypass it.
 func (d *Dispatcher) Notify(notices ...alerting.Notice) {
 	for _, l := range d.lanes {
 		for _, n := range notices {

@@ -38,8 +38,7 @@ func (*NATS) KeepsAll() {}
 // Accepts is true for decisions and alerts, but not for the watchdog.
 func (*NATS) Accepts(n alerting.Notice) bool { return n.Report == nil && !isWatchdog(n) }
 
-// Send publishes n and waits until the stream has it. It returns [alerting.Permanent] for a message over the server's
-// limits.
+// Send publishes n and waits until the stream has it. A message that the server can never take is a permanent error.
 func (s *NATS) Send(ctx context.Context, n alerting.Notice) error {
 	m, err := s.message(n)
 	if err != nil {
