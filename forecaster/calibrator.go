@@ -86,7 +86,7 @@ func (w *openWindow) setPeaks(paths [][Horizon]float32) {
 	}
 }
 
-// Learn learns from the windows that ended before now. demand is the demand for a dimension in a minute, NaN if unknown.
+// Learn learns from the windows that ended before now. demand is that for a dimension in a minute, NaN if unknown.
 // A window with an unknown minute is skipped.
 func (c *Calibrator) Learn(now time.Time, demand func(dimension string, minute int64) float64) {
 	newest := now.Unix()/60 - 1

@@ -40,7 +40,6 @@ type impact struct {
 	events         []EventEffect
 }
 
-// impact of the events near the newest minute.
 func (p *pool) impact() (c impact) {
 	for _, e := range p.events {
 		var strength [effectBack + Horizon]float64 // of the minutes around the newest

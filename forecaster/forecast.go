@@ -63,8 +63,7 @@ type PoolForecast struct {
 	Stale bool
 }
 
-// targets are leads, and the window maximum. Minutes in between are interpolated: distributions change slowly with the
-// lead.
+// targets are leads, and the window maximum. Minutes in between are interpolated, as distributions change slowly.
 var targets = network.Spans
 
 const (

@@ -135,8 +135,7 @@ func (p *pool) observe(windows []features.Window) {
 	}
 }
 
-// count adds the estimate of the newest minute, or replaces that of an earlier one. It returns the change of the
-// minute's mean.
+// count adds the estimate of a new minute, or replaces that of an earlier one. It returns the change of its mean.
 func (p *pool) count(c *class, d int, minute int64, now features.Estimate) (change float64) {
 	s := c.series[d]
 	if s == nil {

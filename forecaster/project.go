@@ -28,9 +28,9 @@ type Lag interface {
 // LeadTime is how soon a decision can take effect: the 90 % quantile of the warm-up lag and one tick.
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(0.9) + features.Minute }
 
-// WarningWindow is how far ahead warnings look: the lead time and a quarter of an hour. With a lead of 13 minutes, on the
-// second thirds of eleven traces, windows of 24 to 45 minutes warned of 12 % more saturations in time than one of 18
-// minutes, with as many false alarms.
+// WarningWindow is how far ahead warnings look: the lead time and a quarter of an hour. With a lead of 13 minutes, on
+// the second thirds of eleven traces, windows of 24 to 45 minutes warned in time of 12 % more saturations than 18
+// minutes did, with as many false alarms.
 func WarningWindow(lead time.Duration) time.Duration { return lead + 15*time.Minute }
 
 // Supply is the replicas of a pool: ready now, and pending.
@@ -263,8 +263,17 @@ func projectResource(name string, per float64, demand, ready [][Horizon]float32,
 	return r
 }
 
+// rise is the rise of a class's load within the last hour.
+type rise struct {
+	*class
+	is, was shapeSums // in the last minutes, and an hour before
+	now     float64   // demand
+	growth  float64   // of the load, retries included
+	isNew   bool
+}
+
 // Drivers names the classes behind a pool's demand for a dimension, at most n: first those with a cause in the last
-// hour, then the others, each by falling rise.
+// hour, then the others, the largest rise first.
 func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	i, ok := f.find(poolName)
 	d := features.ForecastIndex(dimension)
@@ -274,12 +283,6 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	p := f.pools[i]
 	// Series are without events, a rise is with them.
 	event, eventBefore := p.multiplier(p.newest()), p.multiplier(p.newest()-shapeBack)
-	type rise struct {
-		*class
-		now    float64 // demand
-		growth float64 // of the load, retries included, within the last hour
-		isNew  bool
-	}
 	var rises []rise
 	var total, requests, before float64 // demand; requests now, and an hour ago where that is known
 	for _, c := range p.classes {
@@ -297,7 +300,7 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 		}
 		total += now
 		was, is := c.Shape.sum(shapeBack), c.Shape.sum(0)
-		r, load := rise{class: c, now: now}, event*now*attempts(&is)
+		r, load := rise{class: c, is: is, was: was, now: now}, event*now*attempts(&is)
 		switch then := h.Mean(h.Newest-shapeBack-shapeSpan+1, h.Newest-shapeBack); {
 		case is.Minutes < minMinutes: // growth is not known
 		case was.Minutes >= minMinutes:
@@ -306,18 +309,16 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			r.growth, r.isNew = load, true
 		}
 		requests += float64(is.Requests)
-		if was.Minutes >= minMinutes || r.isNew {
-			before += float64(was.Requests)
-		} else {
-			before += float64(is.Requests) // not comparable: as if nothing had changed
+		if was.Minutes < minMinutes && !r.isNew {
+			was.Requests = is.Requests // not comparable: as if nothing had changed
 		}
+		before += float64(was.Requests)
 		rises = append(rises, r)
 	}
 	slices.SortStableFunc(rises, func(a, b rise) int { return cmp.Compare(b.growth, a.growth) })
 	var out, others []Driver
 	for _, r := range rises[:min(max(n, maxCauses), len(rises))] {
-		is, was := r.Shape.sum(0), r.Shape.sum(shapeBack)
-		part := float64(is.Requests) / requests
+		part := float64(r.is.Requests) / requests
 		cause, size := "", 0.0
 		switch {
 		case r.growth <= 0: // no cause
@@ -325,32 +326,12 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 			cause, size = CauseMix, part
 		case !r.isNew:
 			cause, size = r.Shape.cause(dimension)
-			if cause == CauseRate && requests-before < float64(is.Requests-was.Requests)/2 {
+			if cause == CauseRate && requests-before < float64(r.is.Requests-r.was.Requests)/2 {
 				cause, size = CauseMix, part
 			}
 		}
-		tenant, feature := &r.Shape.Tenant, &r.Shape.Feature
-		driver := Driver{
-			Class:  r.key.Class,
-			Cause:  cause,
-			Factor: size,
-			Share:  r.now / total,
-
-			CacheHit:  known(is.cacheHit()),
-			CacheLoss: known(was.cacheHit() - is.cacheHit()),
-
-			Tenant:       tenant.Name,
-			TenantShare:  zeroIfNaN(tenant.Share),
-			TenantMargin: zeroIfNaN(tenant.Margin),
-			TenantRise:   tenant.Rise,
-
-			Feature:       feature.Name,
-			FeatureShare:  zeroIfNaN(feature.Share),
-			FeatureMargin: zeroIfNaN(feature.Margin),
-			FeatureRise:   feature.Rise,
-		}
+		driver := r.driver(cause, size, total)
 		if cause == "" {
-			driver.TenantRise, driver.FeatureRise = 0, 0 // not significant
 			others = append(others, driver)
 		} else {
 			out = append(out, driver)
@@ -358,6 +339,34 @@ func (f *Forecaster) Drivers(poolName, dimension string, n int) []Driver {
 	}
 	out = append(out, others...)
 	return out[:min(n, len(out))]
+}
+
+// driver describes the class as a driver of the pool's total demand. Its rise is not significant without a cause.
+func (r *rise) driver(cause string, size, total float64) Driver {
+	tenant, feature := &r.Shape.Tenant, &r.Shape.Feature
+	out := Driver{
+		Class:  r.key.Class,
+		Cause:  cause,
+		Factor: size,
+		Share:  r.now / total,
+
+		CacheHit:  known(r.is.cacheHit()),
+		CacheLoss: known(r.was.cacheHit() - r.is.cacheHit()),
+
+		Tenant:       tenant.Name,
+		TenantShare:  zeroIfNaN(tenant.Share),
+		TenantMargin: zeroIfNaN(tenant.Margin),
+		TenantRise:   tenant.Rise,
+
+		Feature:       feature.Name,
+		FeatureShare:  zeroIfNaN(feature.Share),
+		FeatureMargin: zeroIfNaN(feature.Margin),
+		FeatureRise:   feature.Rise,
+	}
+	if cause == "" {
+		out.TenantRise, out.FeatureRise = 0, 0
+	}
+	return out
 }
 
 // known is v; nil if it is NaN.

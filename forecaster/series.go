@@ -43,8 +43,7 @@ const originEvery = 5
 // OriginsPerDay is the number of origins of a day that a series learns from.
 const OriginsPerDay = 1440 / originEvery
 
-// origin is a forecast that waits for outcomes. Quantiles are on the square-root scale: distances from Level in steps
-// of originStep units.
+// origin is a forecast that waits for outcomes. Quantiles are square roots, as steps of originStep units from Level.
 type origin struct {
 	Minute            int64 // the newest minute at the forecast; -1: none
 	Level, Unit, Last float32
@@ -55,8 +54,7 @@ type origin struct {
 
 const originStep = 1.0 / 256
 
-// knots are the targets, as indices, at which a series learns. Corrections in between are linear in the root of the
-// lead.
+// knots are the targets, as indices, at which a series learns. In between, corrections are linear in the lead's root.
 var knots = [...]int{3, 6, 10, windowMax}
 
 const (
@@ -125,8 +123,7 @@ func (s *series) amend(m int64, now features.Estimate) (change float64) {
 	return change
 }
 
-// count notes whether something was counted in a minute so many before the newest. A nowcast above zero does not end
-// silence.
+// count notes whether the minute, so many before the newest, has a count: a nowcast above zero does not end silence.
 func (s *series) count(now *features.Estimate, before int64) {
 	if now.Counted > 0 {
 		s.counted |= 1 << before

@@ -61,8 +61,7 @@ const (
 // Curve is a benchmark of one replica: requests of one length, by rising load.
 type Curve []Point
 
-// ParseCurve reads a benchmark of one replica: results of vllm bench serve, or a CSV table. Errors say what is wrong
-// with the file.
+// ParseCurve reads a benchmark of one replica: results of vllm bench serve, or a CSV table.
 func ParseCurve(data []byte) (Curve, error) {
 	data = bytes.TrimPrefix(bytes.TrimSpace(data), []byte("\ufeff"))
 	read := parseCSV
