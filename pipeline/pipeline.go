@@ -76,8 +76,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Output is the result of one tick. Windows, minutes and calibrators are valid until the next tick; the rest does not change any
-// more.
+// Output is the result of one tick. Windows, minutes and calibrators are valid until the next one; the rest for good.
 type Output struct {
 	Tick     time.Time // the origin: forecasts start at it, windows before it are applied
 	Sequence uint64    // of the newest message applied
@@ -273,8 +272,8 @@ func (p *Pipeline) replica(r *ingest.Replica, emit func(*Output)) ingest.Reason 
 	return ""
 }
 
-// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses an ack of an event that
-// is not among the newest maxIssues of the pool, and an ack from the future: until then replicas would teach no lag.
+// ack applies an autoscaler's acknowledgement: a ready replica teaches the warm-up lag. It refuses an ack of an event
+// that is not among the newest maxIssues of the pool, and one from the future: until then no replica would teach a lag.
 func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	e := p.byName[a.Pool]
 	switch {
@@ -302,8 +301,7 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	return ""
 }
 
-// watermark moves time. The watermark of a pool means that its silence until then was zero traffic, if it ever had
-// telemetry.
+// watermark moves time. If a pool had telemetry, its watermark means that silence until then was zero traffic.
 func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
 	switch {
 	case w.Pool != "" && !p.serves(w.Pool):

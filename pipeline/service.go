@@ -6,8 +6,8 @@ import (
 	"github.com/forewarm/forewarm/forecaster/capacity"
 )
 
-// serviceMinute is the mean service of a replica in the minute m of a pool, from the settled windows of its classes. In a
-// disaggregated pool the number of prefill replicas is unknown, so the minute has no prompts.
+// serviceMinute is the mean service of a replica in the minute m of a pool, from the settled windows of its classes. In
+// a disaggregated pool the number of prefill replicas is unknown, so the minute has no prompts.
 func serviceMinute(pool *capacity.Pool, m *features.PoolMinute, windows []features.Window) capacity.ServiceMinute {
 	const seconds = 60
 	var output, area, prefill float64 // generated tokens; token-seconds held; computed prompt tokens
@@ -35,15 +35,14 @@ func serviceMinute(pool *capacity.Pool, m *features.PoolMinute, windows []featur
 // updatePools updates the signals of each pool, and its service from its settled windows. The settled windows are the
 // first ones, all of one minute and in the order of pools.
 func (p *Pipeline) updatePools(windows []features.Window, minutes []features.PoolMinute) {
-	rest := windows
 	for i := range minutes {
 		m := &minutes[i]
 		n := 0 // settled windows of the pool
-		for n < len(rest) && rest[n].Settled && rest[n].Pool == m.Pool {
+		for n < len(windows) && windows[n].Settled && windows[n].Pool == m.Pool {
 			n++
 		}
-		settled := rest[:n]
-		rest = rest[n:]
+		settled := windows[:n]
+		windows = windows[n:]
 		e := p.byName[m.Pool]
 		if e == nil {
 			continue

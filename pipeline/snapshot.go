@@ -137,8 +137,7 @@ func (p *Pipeline) resumePool(pool string, s *AfterDecision) *poolEntry {
 	return e
 }
 
-// DecisionState is the encoded state after the newest decision of a pool. Store it with the decision for
-// [Pipeline.Resume].
+// DecisionState is the encoded state after a pool's newest decision. Store it with the decision for [Pipeline.Resume].
 func (p *Pipeline) DecisionState(pool string) ([]byte, error) {
 	e := p.byName[pool]
 	if e == nil {
@@ -161,7 +160,7 @@ func (p *Pipeline) Resume(pool string, state []byte, newest time.Time) error {
 	return nil
 }
 
-// resuming reports whether a pool has already decided on this part of the log. If so, the part has taught its warm-up lag.
+// resuming reports whether a pool has decided on this part of the log before, which then has taught its warm-up lag.
 func (p *Pipeline) resuming(e *poolEntry) bool { return p.state.Time.Last.Before(e.Decision.LastTick) }
 
 // ResumeAlerts continues firing alerts.

@@ -41,8 +41,7 @@ func newTimekeeper(c *Config) timekeeper {
 	return k
 }
 
-// received records when the stream stored a message. The event clock ignores it, so two replays of a trace have the
-// same state.
+// received records when the stream stored a message. The event clock ignores it, so replays of a trace are the same.
 func (k *timekeeper) received(at time.Time) {
 	if k.clock == WallClock && at.After(k.Stream) {
 		k.Stream = at
@@ -50,8 +49,7 @@ func (k *timekeeper) received(at time.Time) {
 }
 
 // overdue is the newest tick whose watermark is overdue by the stream's time; zero on the event clock and before the
-// first watermark. While no daemon runs there are no watermarks. Telemetry of that time must not wait hours for the next
-// one.
+// first watermark. While no daemon runs there are no watermarks, and telemetry must not wait hours for the next one.
 func (k *timekeeper) overdue() time.Time {
 	if !k.Live {
 		return time.Time{}

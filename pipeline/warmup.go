@@ -12,21 +12,21 @@ import (
 
 // replicaRequests are the requests for replicas by decisions, until the replicas are ready.
 type replicaRequests struct {
-	Open    []time.Time `cbor:"1,keyasint,omitempty"` // times of requests for replicas, one a replica, ascending, at most maxReplicaRequests
+	Open    []time.Time `cbor:"1,keyasint,omitempty"` // times, one a replica, ascending, at most maxReplicaRequests
 	Learned time.Time   `cbor:"2,keyasint,omitzero"`  // when a requested replica last became ready; to the second
 }
 
 const (
-	// ackPrecedence is how long after an ack, or after a requested replica became ready, the startup times that replicas
-	// report are ignored: acks and requests for replicas give the whole lag.
+	// ackPrecedence is how long after an ack, or after a requested replica became ready, reported startup times are
+	// ignored: acks and requests for replicas give the whole lag.
 	ackPrecedence      = 24 * time.Hour
 	maxReplicaRequests = 256
 	// maxRequestAge is the age beyond which a request for a replica teaches no lag: perhaps no autoscaler obeyed it.
 	maxRequestAge = time.Hour
 )
 
-// update follows a decision; before is the desired number of the previous one. An increase requests replicas, a decrease
-// withdraws the newest requests. No more requests are open than replicas are missing.
+// update follows a decision; before is the desired number of the previous one. An increase requests replicas, a
+// decrease withdraws the newest requests. No more requests are open than replicas are missing.
 func (a *replicaRequests) update(d *alerting.Decision, before int) {
 	if d.Mode != alerting.Active || d.Stale {
 		a.Open = nil
@@ -42,8 +42,8 @@ func (a *replicaRequests) update(d *alerting.Decision, before int) {
 	a.Open = open[max(0, len(open)-max(0, d.Desired-d.Ready)):]
 }
 
-// complete removes the request for a replica that became ready, and returns the lag; 0 if the request is too old or there
-// is none. The request is the newest one before the replica was pending, if that was reported (warmed > 0), else the
+// complete removes the request for a replica that became ready, and returns the lag; 0 if the request is too old or
+// there is none. It is the newest request before the replica was pending, if that was reported (warmed > 0), else the
 // oldest one. If the replica was pending, or its process started, before the request, somebody else started it.
 func (a *replicaRequests) complete(r *ingest.Replica, warmed time.Duration) time.Duration {
 	at := 0

@@ -14,8 +14,7 @@ import (
 // ErrLocked means that another process holds a directory.
 var ErrLocked = errors.New("in use by another forewarm")
 
-// Lock locks dir, and creates it if needed. It fails if another process holds it. The kernel releases the lock when the
-// process dies.
+// Lock locks dir for this process, and creates it if needed. The kernel releases the lock when the process dies.
 func Lock(dir string) (fileutil.Releaser, error) {
 	name := filepath.Join(dir, "lock")
 	var lock fileutil.Releaser
@@ -27,8 +26,8 @@ func Lock(dir string) (fileutil.Releaser, error) {
 	case errors.As(err, new(*os.PathError)):
 		return nil, fmt.Errorf("storage directory %s: %w: make it writable, or name another in storage.dir", dir, err)
 	case err != nil:
-		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): stop that one, or name another directory in storage.dir",
-			dir, ErrLocked, name, err)
+		return nil, fmt.Errorf("storage directory %s is %w (%s: %w): "+
+			"stop that one, or name another directory in storage.dir", dir, ErrLocked, name, err)
 	}
 	return lock, nil
 }

@@ -18,8 +18,7 @@ import (
 // probeBytes bounds the chunks made from the log: samples are smaller in chunks.
 const probeBytes = walSegment / 4
 
-// start opens the TSDB. It renames a damaged one, replacing an earlier one, and opens an empty one, because the TSDB is
-// a cache.
+// start opens the TSDB, which is a cache: it renames a damaged one, in place of an earlier one, and opens an empty one.
 func (s *Store) start() error {
 	err := s.openDB()
 	failing := errors.Is(err, errGaveUp) || errors.As(err, new(syscall.Errno)) && !errors.Is(err, fs.ErrNotExist)

@@ -52,8 +52,7 @@ func NewPast(cfg BackfillConfig) (*Past, error) {
 	return &Past{url: cfg.URL, api: promapi.NewAPI(client), pause: pause}, nil
 }
 
-// bounded limits responses to maxAnswer. An answer that the server is busy is an error of the connection, so that the
-// query is repeated.
+// bounded limits responses to maxAnswer. It returns an error if the server is busy, so that the query is repeated.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -108,8 +107,7 @@ func (s *Source) question(name, query, absent string, kvCapacityTokens float64) 
 	return Question{Name: name, Query: strings.NewReplacer(kvVariable, tokens, "$match", s.Match).Replace(query)}
 }
 
-// KVCapacity returns the KV cache of one replica at a time, in tokens; 0 if unknown. Of several series it takes the
-// largest.
+// KVCapacity returns the KV cache of one replica at a time, in tokens: the largest of several series, or 0 if unknown.
 func (p *Past) KVCapacity(ctx context.Context, s *Source, at time.Time) (tokens float64, err error) {
 	q := s.question("kv_capacity", s.Queries.KVCapacity, s.defaults().KVCapacity, 0)
 	if q.Query == "" {

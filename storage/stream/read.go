@@ -31,8 +31,7 @@ func NewReader(js jetstream.JetStream, stream, prefix string) *Reader {
 	return &Reader{js, stream, prefix}
 }
 
-// disorder bounds how far ticks of different pools can be out of order, because their batches are stored one after the
-// other.
+// disorder bounds how far ticks of different pools can be out of order: their batches are stored one by one.
 const disorder = 10 * time.Minute
 
 // PoolDecisions returns the decisions of one pool whose tick is in [from, to).
@@ -119,7 +118,7 @@ func (r *Reader) Newest(ctx context.Context) (all []Record, err error) {
 }
 
 // Explain explains a decision. ref is an event's id (pool and generation), an event's evidence (pool@tick#sequence, of
-// which the sequence is not compared), or a pool, for its newest decision. If there is none, the error is [ErrNoDecision].
+// which the sequence is not compared), or a pool, for its newest decision. [ErrNoDecision] if there is none.
 func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanation, err error) {
 	newest, err := r.Newest(ctx)
 	if err != nil {
@@ -156,8 +155,8 @@ func (r *Reader) Explain(ctx context.Context, ref string) (x alerting.Explanatio
 	return alerting.Explain(d, after), nil
 }
 
-// reference parses ref. The decision is in pool, from the tick from on, and the first that matches; match is nil if ref is
-// neither an event nor evidence.
+// reference parses ref: the decision is the first of pool from a tick on that matches. match is nil if ref is neither
+// an event nor evidence.
 func reference(ref string) (match func(*alerting.Decision) bool, pool string, from time.Time) {
 	if i := strings.LastIndex(ref, "@"); i > 0 {
 		tick, _, _ := strings.Cut(ref[i+1:], "#")

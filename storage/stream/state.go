@@ -97,8 +97,7 @@ func (s *States) name(turn int) string { return fmt.Sprintf("%s%s/%d", statePref
 
 func (s *States) owns(x *State) bool { return x.Name == s.name(0) || x.Name == s.name(1) }
 
-// Save replaces this daemon's older snapshot, and removes those of daemons that have ended. After an error the newer
-// snapshot still exists.
+// Save replaces this daemon's older snapshot, and removes those of ended daemons. An error leaves the newer one.
 func (s *States) Save(ctx context.Context, x State, content io.Reader) (State, error) {
 	all, err := s.List(ctx)
 	if err != nil {
