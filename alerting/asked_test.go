@@ -33,7 +33,18 @@ func TestAskedAt(t *testing.T) {
 	}
 }
 
-// TestLost: replicas that no longer report are told of while more are wanted than report.
+// saturateNow makes all resources saturate in the first minute.
+func saturateNow(in *Input) {
+	for i := range in.Projection.Resources {
+		r := &in.Projection.Resources[i]
+		r.ETA = forecaster.ETA{}
+		for h := range r.Probability {
+			r.Probability[h] = 1
+		}
+	}
+}
+
+// TestLost: a warning says that replicas no longer report, while more are wanted than report.
 func TestLost(t *testing.T) {
 	st, cfg := State{}, DefaultConfig()
 	cfg.Mode = Active
@@ -56,10 +67,7 @@ func TestLost(t *testing.T) {
 		at := noon.Add(time.Duration(tick.minute) * time.Minute)
 		in := scene{ready: tick.ready, median: flat(tick.demand), last: tick.demand, edit: func(in *Input) {
 			in.Minute.State.Draining, in.Minute.LastEvent = tick.draining, at
-			in.Projection.Resources[0].Probability = [forecaster.Horizon]float64{}
-			for h := range forecaster.Horizon {
-				in.Projection.Resources[0].Probability[h] = 1
-			}
+			saturateNow(in)
 		}}.input(t)
 		var d Decision
 		d, st = Decide(at, in, st, cfg)
@@ -84,11 +92,8 @@ func TestFromZero(t *testing.T) {
 		at, alerts := noon.Add(time.Duration(minute)*time.Minute), map[AlertName]Condition{}
 		in := scene{ready: ready, pending: pending, median: flat(soon), last: now, edit: func(in *Input) {
 			in.Pool.Replicas.Min, in.Minute.LastEvent = 0, at
-			for i := range in.Projection.Resources {
-				r := &in.Projection.Resources[i]
-				for h := 0; ready == 0 && soon > 0 && h < forecaster.Horizon; h++ {
-					r.Probability[h], r.ETA = 1, forecaster.ETA{}
-				}
+			if ready == 0 && soon > 0 {
+				saturateNow(in)
 			}
 		}}.input(t)
 		d, st = Decide(at, in, st, cfg)
