@@ -225,7 +225,7 @@ func (r *Reader) begin() error {
 		return err
 	}
 	switch {
-	case len(r.sorted) > 0:
+	case len(r.sorted) > 0: // there is traffic
 	case r.Summary.FirstRefused != "":
 		return fmt.Errorf("no usable row; the first was refused: %s", r.Summary.FirstRefused)
 	case r.opts.Only != "":

@@ -30,7 +30,7 @@ const (
 // trackerMemory is the number of origins that a level remembers. The tails are exceeded rarely, so they remember more.
 var trackerMemory = [NumLevels]float64{200, 200, 200, 200, 200, 200, 200, 300, 600}
 
-// newTracker is calibrated; that prior weighs as much as that many origins.
+// newTracker is a calibrated tracker. This prior weighs as much as so many origins.
 func newTracker(origins float64) (t tracker) {
 	t.Seen = float32(origins)
 	for i, z := range gaussian {
@@ -83,7 +83,7 @@ func quantilesAt(a *rootQuantiles, scores *[NumLevels]float32, shift, minWidth f
 	return q
 }
 
-// interpolate what was learned at two knots.
+// interpolate interpolates what was learned at two knots.
 func (w *knotWeight) interpolate(a, b *[NumLevels]float32) (s [NumLevels]float32) {
 	for i := range s {
 		s[i] = float32(w.a)*a[i] + float32(w.b)*b[i]

@@ -81,8 +81,7 @@ func NewEvent(c EventConfig, zone *time.Location) (Event, error) {
 	return e, nil
 }
 
-// strength of the event at t, 0…1: demand is multiplied by Factor to that power, so a ramp grows by the same share each
-// minute.
+// strength is that of the event at t, 0…1. Demand is multiplied by Factor to this power, so a ramp grows evenly.
 func (e *Event) strength(t time.Time) float64 {
 	newest := 0
 	if e.days > 0 {

@@ -135,7 +135,7 @@ var unknown = features.Estimate{Mean: math.NaN()}
 // youngUnit is the unit of a series relative to the root of its mean, before the network computes one.
 const youngUnit = 0.3
 
-// origin of a minute; nil if it was not recorded.
+// origin is the recorded origin of a minute; nil if there is none.
 func (s *series) origin(minute int64) *origin {
 	if minute < 0 || minute%originEvery != s.phase {
 		return nil
@@ -217,7 +217,7 @@ func (s *series) recordOrigin(v *rawForecast) {
 	}
 }
 
-// quantiles of the network at knot j.
+// quantiles are those of the network at knot j.
 func (o *origin) quantiles(j int) (a rootQuantiles) {
 	for i, n := range o.Quantile[j] {
 		a[i] = max(0, o.Level+originStep*o.Unit*float32(n))
@@ -225,7 +225,7 @@ func (o *origin) quantiles(j int) (a rootQuantiles) {
 	return a
 }
 
-// learn from the outcomes whose last minute is t.
+// learn learns from the outcomes whose last minute is t.
 func (s *series) learn(t int64) {
 	for j, k := range knots {
 		if o := s.origin(t - int64(targets[k].To)); o != nil {
@@ -335,7 +335,7 @@ func (s *series) forecast(f *Forecast) bool {
 // coldMinutes is the number of known minutes that a decision needs.
 const coldMinutes = 60
 
-// stage of the newest minute. An unknown minute counts as traffic, a nowcast without a count does not.
+// stage is that of the newest minute. An unknown minute counts as traffic, a nowcast without a count does not.
 func (s *series) stage() (reached int) {
 	for n := range int64(stageMinutes[numStages-2]) {
 		y := s.history.At(s.history.Newest - n)
@@ -353,7 +353,7 @@ func (s *series) stage() (reached int) {
 	return reached
 }
 
-// outcome of a target whose last minute is t; NaN if one of its minutes is unknown.
+// outcome is that of a target whose last minute is t; NaN if one of its minutes is unknown.
 func (s *series) outcome(x network.Span, t int64) float64 {
 	best := math.Inf(-1)
 	for m := t - int64(x.To-x.From); m <= t; m++ {

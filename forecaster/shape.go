@@ -82,7 +82,7 @@ func (s *shape) known(back int64) (minutes []*shapeSums) {
 	return minutes
 }
 
-// sum of the shapeSpan minutes that end back minutes ago. Unknown minutes count as the mean of the others.
+// sum is that of the shapeSpan minutes that end back minutes ago. Unknown minutes count as the mean of the others.
 func (s *shape) sum(back int64) (t shapeSums) {
 	minutes := s.known(back)
 	n := float32(len(minutes))
@@ -113,7 +113,7 @@ func (s *shape) mean(back int64, of, by func(*shapeSums) float32) (ratio, err fl
 	return ratio, math.Sqrt(max(squares*n/(n-1)/(above*above), 1/requests))
 }
 
-// compare a ratio now and an hour ago.
+// compare compares a ratio now with an hour ago.
 func (s *shape) compare(cause string, of, by func(*shapeSums) float32) factor {
 	now, err := s.mean(0, of, by)
 	then, before := s.mean(shapeBack, of, by)
@@ -241,7 +241,7 @@ func (a *attribution) observe(minute int64, r *features.Ranking) {
 	}
 }
 
-// weight of a name; of an unlisted one its upper bound: in a full ranking the least listed weight.
+// weight is that of a name; its upper bound if it is not listed: in a full ranking, the least listed weight.
 func (s *rankingAt) weight(name string) float64 {
 	top := s.Ranking.Top
 	if i := slices.IndexFunc(top, func(c sketch.Count) bool { return c.Name == name }); i >= 0 {

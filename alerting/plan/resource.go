@@ -87,7 +87,7 @@ func (p *Pool) withReserves(n number, role capacity.Role) number {
 	return max(n+number(p.ReservesOf(role).Total()), number(p.BoundsOf(role).Min))
 }
 
-// replicas of a role, without lost ones.
+// replicas are those of a role, without lost ones.
 func (p *Pool) replicas(role capacity.Role, lost int) int {
 	n := p.Replicas
 	if p.Disaggregated && role == capacity.PrefillRole {

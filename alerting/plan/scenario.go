@@ -195,7 +195,7 @@ func (e *evaluation) resource(r *resource) {
 // sizingPercentile is the share of minutes that a plan covers.
 const sizingPercentile = 0.95
 
-// percentile of demand over the minutes with known demand, and its minute; NaN without any. O(n log n).
+// percentile is that of demand over the minutes with known demand, and its minute; NaN without any. O(n log n).
 func (e *evaluation) percentile(r *resource) (p95 float64, at int) {
 	var order []int
 	values := make([]float64, len(e.loads))

@@ -27,10 +27,10 @@ func (s history) at(dimension string, minute int) float64 {
 	return math.NaN()
 }
 
-// attempts: again is the share of the work of failed attempts that comes on top of demand; twice is the share of demand
-// that is served twice. Demand has each call in full, served or not. A failed attempt comes on top if another followed
-// it, not if it was the last one of its call. More attempts than calls are served if clients give up unnoticed.
-func (s history) attempts() (again, twice float64) {
+// repeatedShares returns two shares. again is that of the work of failed attempts that comes on top of demand: demand
+// has each call in full, served or not, so a failed attempt comes on top only if another one followed it. twice is that
+// of demand that is served twice: if clients give up unnoticed, more attempts than calls are served.
+func (s history) repeatedShares() (again, twice float64) {
 	var requests, retries, served float64
 	for i, v := range s[features.DimServed] {
 		if !math.IsNaN(v) { // sums do not say what was served
@@ -48,7 +48,7 @@ func (s history) attempts() (again, twice float64) {
 	return again, max(served/requests-1, 0)
 }
 
-// load of all attempts in a minute. Failed attempts hold KV cache as calls do.
+// load is that of all attempts in a minute. Failed attempts hold KV cache as calls do.
 func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	v := func(dimension string) float64 { return s.at(dimension, minute) }
 	ifKnown := func(dimension string) float64 { return zeroIfUnknown(v(dimension)) }
@@ -62,11 +62,11 @@ func (s history) load(p *Pool, minute int, again, twice float64) Load {
 	return FromRates(requests, prompt, ifKnown(features.DimCached), output, kv, p.Rates.PrefillTokensPerS, p.ITL.Seconds())
 }
 
-// traffic of the minutes with telemetry.
+// traffic is that of the minutes with telemetry.
 func (s history) traffic(p *Pool, source string) Traffic {
 	requests := s[features.DimRequests]
 	t := Traffic{Source: fmt.Sprintf("%s (%s)", source, value.Count(len(requests), "minute"))}
-	again, twice := s.attempts()
+	again, twice := s.repeatedShares()
 	for i, calls := range requests {
 		if !math.IsNaN(calls) { // a minute without telemetry is not zero traffic
 			t.Minutes = append(t.Minutes, s.load(p, i, again, twice))

@@ -84,7 +84,7 @@ func (p *pool) setMinutes() {
 	}
 }
 
-// load of a minute, with the capacities and ready replicas of a decision.
+// load is that of a minute, with the capacities and ready replicas of a decision.
 func (p *pool) load(t *tick, minute int) load {
 	out := load{replicas: math.NaN()}
 	for _, r := range t.resources {

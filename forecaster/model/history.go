@@ -68,7 +68,7 @@ func (h *History) Push(m int64, y float64) {
 	if math.IsNaN(y) {
 		return
 	}
-	h.bin(m / binMinutes)
+	h.setBin(m / binMinutes)
 	for i, tau := range levelMinutes {
 		// Weight 1/n while the level is younger than its time constant: a plain mean.
 		w := max(1/tau, 1/float64(h.Known+1))
@@ -82,8 +82,8 @@ func (h *History) put(m int64, y float32) {
 	h.ring[m%ringMinutes] = compact(y)
 }
 
-// bin sets a bin to the mean of its minutes; the ring still holds all of them.
-func (h *History) bin(b int64) {
+// setBin sets a bin to the mean of its minutes; the ring still holds all of them.
+func (h *History) setBin(b int64) {
 	h.bins[b%ringBins] = compact(float32(h.Mean(b*binMinutes, (b+1)*binMinutes-1)))
 }
 
@@ -112,7 +112,7 @@ func (h *History) Amend(m int64, y float64) {
 	}
 	h.ring[m%ringMinutes] = compact(float32(y))
 	if b := m / binMinutes; b*binMinutes > h.Newest-ringMinutes {
-		h.bin(b)
+		h.setBin(b)
 	}
 }
 
@@ -140,7 +140,7 @@ func (h *History) Last() float64 {
 	return math.NaN()
 }
 
-// Mean of the known minutes in [from, to]; NaN if there is none. O(to−from).
+// Mean is that of the known minutes in [from, to]; NaN if there is none. O(to−from).
 func (h *History) Mean(from, to int64) float64 {
 	s, n := 0.0, 0.0
 	for m := from; m <= to; m++ {

@@ -239,7 +239,7 @@ func (v *view) readNoise() {
 	v.empty /= max(v.known, 1)
 }
 
-// mean of the known ones of the newest n minutes; NaN if there is none.
+// mean is that of the known ones of the newest n minutes; NaN if there is none.
 func (v *view) mean(n int) float64 {
 	if n < nearMinutes {
 		return v.near[n].sum / v.near[n].count
@@ -257,8 +257,8 @@ func (v *view) deviation(n int) float64 {
 	return math.Sqrt(max(0, s.squares/s.count-mean*mean))
 }
 
-// span is the root of the mean of the minutes [from, to) ago.
-func (v *view) span(from, to int) float64 {
+// rootMean is the root of the mean of the known minutes [from, to) ago.
+func (v *view) rootMean(from, to int) float64 {
 	return math.Sqrt((v.near[to].sum - v.near[from].sum) / (v.near[to].count - v.near[from].count))
 }
 
@@ -284,7 +284,7 @@ type filler struct {
 	n int
 }
 
-// put appends a value, limited to ±10; NaN becomes 0.
+// put appends a feature, limited to ±10; NaN becomes 0.
 func (f *filler) put(x float64) {
 	if math.IsNaN(x) {
 		x = 0
@@ -293,41 +293,41 @@ func (f *filler) put(x float64) {
 	f.n++
 }
 
-// from appends the distance of a root from the level.
-func (f *filler) from(z float64) { f.units(z - f.v.level) }
+// putRoot appends the distance of a root from the level.
+func (f *filler) putRoot(z float64) { f.putDifference(z - f.v.level) }
 
-// units appends a difference of roots in units of the spread, compressed to ±10.
-func (f *filler) units(d float64) {
+// putDifference appends a difference of roots, in units of the spread, compressed to ±10.
+func (f *filler) putDifference(d float64) {
 	d /= f.v.spread
 	f.put(d / (1 + math.Abs(d)/10))
 }
 
-// ratio appends the logarithm of a size in units of the spread.
-func (f *filler) ratio(s float64) { f.put(max(-3, min(3, math.Log(s/f.v.spread+1e-9)))) }
+// putRatio appends the logarithm of a size in units of the spread.
+func (f *filler) putRatio(s float64) { f.put(max(-3, min(3, math.Log(s/f.v.spread+1e-9)))) }
 
 func (f *filler) levels() {
 	v := f.v
 	for _, n := range [...]int{1, 2, 3, 5, 8, 12, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1440, 2880, 10080} {
-		f.from(math.Sqrt(v.mean(n)))
+		f.putRoot(math.Sqrt(v.mean(n)))
 	}
 	for _, n := range [...]int{5, 15, 30, 60, 240, 1440} {
-		f.from(v.near[n].roots / v.near[n].count)
+		f.putRoot(v.near[n].roots / v.near[n].count)
 	}
 	for i := range 5 {
-		f.from(v.z[i])
+		f.putRoot(v.z[i])
 	}
-	f.units(v.span(0, 5) - v.span(5, 15))
-	f.units(v.span(0, 15) - v.span(15, 30))
-	f.units(v.span(0, 30) - v.span(30, 60))
+	f.putDifference(v.rootMean(0, 5) - v.rootMean(5, 15))
+	f.putDifference(v.rootMean(0, 15) - v.rootMean(15, 30))
+	f.putDifference(v.rootMean(0, 30) - v.rootMean(30, 60))
 }
 
 func (f *filler) minutes() {
 	v := f.v
 	for _, n := range [...]int{5, 15, 60, 240, 1440} {
 		lo, hi := v.extremes(n)
-		f.from(hi)
+		f.putRoot(hi)
 		if n <= sortMinutes {
-			f.from(lo)
+			f.putRoot(lo)
 		}
 	}
 	f.quantiles(60, .1, .25, .5, .75, .9)
@@ -348,17 +348,17 @@ func (f *filler) quantiles(n int, taus ...float64) {
 			f.put(0)
 			continue
 		}
-		f.from(known[int(tau*float64(len(known)-1)+.5)])
+		f.putRoot(known[int(tau*float64(len(known)-1)+.5)])
 	}
 }
 
 func (f *filler) spreads() {
 	v := f.v
 	for _, n := range [...]int{10, 30, 60, 240, 1440} {
-		f.units(v.deviation(n))
+		f.putDifference(v.deviation(n))
 	}
 	for _, n := range [...]int{15, 60, 240, 1440} {
-		f.units(v.near[n].steps / max(1, v.near[n].pairs))
+		f.putDifference(v.near[n].steps / max(1, v.near[n].pairs))
 	}
 }
 
@@ -392,21 +392,21 @@ func (f *filler) seasons() {
 	root := func(from, to int64) float64 { return math.Sqrt(h.Mean(from, to)) }
 	then := h.DaysBefore(h.Newest, 1)
 	level, ahead := root(then-14, then), root(then+15, then+30)
-	f.flag(level)
-	f.units(ahead - level)
-	f.units(ahead - root(then-59, then))
-	f.units(root(then+1, then+10) - level)
-	f.units(root(then+45, then+60) - level)
-	f.units(math.Sqrt(h.Max(then+15, then+30)) - level)
-	f.from(ahead)
+	f.putKnown(level)
+	f.putDifference(ahead - level)
+	f.putDifference(ahead - root(then-59, then))
+	f.putDifference(root(then+1, then+10) - level)
+	f.putDifference(root(then+45, then+60) - level)
+	f.putDifference(math.Sqrt(h.Max(then+15, then+30)) - level)
+	f.putRoot(ahead)
 
 	for _, days := range [...]int{2, 7} {
 		then := h.DaysBefore(h.Newest, days)
 		level, ahead := math.Sqrt(h.Around(then-7)), math.Sqrt(h.Around(then+22))
-		f.flag(level)
-		f.units(ahead - level)
-		f.units(math.Sqrt(h.Around(then+52)) - level)
-		f.from(ahead)
+		f.putKnown(level)
+		f.putDifference(ahead - level)
+		f.putDifference(math.Sqrt(h.Around(then+52)) - level)
+		f.putRoot(ahead)
 	}
 	for i := range model.NumRepeats {
 		for _, season := range [...]int{model.DayAgo, model.WeekAgo} {
@@ -434,15 +434,15 @@ func (f *filler) seasons() {
 	}
 	f.put(days / 7)
 	days = max(days, 1)
-	f.units(mean/days - v.level)
+	f.putDifference(mean/days - v.level)
 	for i := range sum {
-		f.units(sum[i] / days)
-		f.units(math.Sqrt(square[i] / days))
+		f.putDifference(sum[i] / days)
+		f.putDifference(math.Sqrt(square[i] / days))
 	}
 }
 
-// flag appends 1 if a season is known, else 0.
-func (f *filler) flag(z float64) {
+// putKnown appends 1 if the level of a season is known, else 0.
+func (f *filler) putKnown(z float64) {
 	if math.IsNaN(z) {
 		f.put(0)
 		return
@@ -454,11 +454,11 @@ func (f *filler) flag(z float64) {
 func (f *filler) moves() {
 	for i := range model.NumMoves {
 		m := f.v.h.Move(i)
-		f.units(m.Size)
-		f.units(m.Up)
-		f.units(m.Down)
-		f.units(m.Peak)
-		f.units(m.PeakSD)
+		f.putDifference(m.Size)
+		f.putDifference(m.Up)
+		f.putDifference(m.Down)
+		f.putDifference(m.Peak)
+		f.putDifference(m.PeakSD)
 	}
 }
 
@@ -470,9 +470,9 @@ func (f *filler) age() {
 	f.put(math.Log(v.spread / v.size))
 	f.put(math.Log(v.move / v.spread))
 	for _, d := range v.noise {
-		f.ratio(d)
+		f.putRatio(d)
 	}
-	f.ratio(v.step)
+	f.putRatio(v.step)
 	f.put(v.level / v.size)
 	f.put(math.Log((math.Sqrt(max(0, v.h.Level(model.Level1d))) + 1e-6*v.size) / v.size))
 }
