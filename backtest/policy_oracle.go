@@ -114,7 +114,8 @@ func (p *planner) move() {
 		up, at := math.Inf(1), 0
 		for row := range p.rows {
 			i := p.state(row, b)
-			if up += p.lag; p.cost[i] <= up {
+			up += p.lag
+			if p.cost[i] <= up {
 				up, at = p.cost[i], row
 			}
 			p.moved[i], p.moveFrom[i] = up, uint16(at)

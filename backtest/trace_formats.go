@@ -64,7 +64,8 @@ func newTableReader(l *lineScanner, first []byte, o *Options) (*tableReader, For
 		lines: l, class: o.Class, start: DefaultStart, limits: limits, maxCount: float64(limits.Tokens),
 		columns: map[string]int{}, fields: mooncakeMembers,
 	}
-	if c.mooncake = first[0] == '{'; c.mooncake {
+	c.mooncake = first[0] == '{'
+	if c.mooncake {
 		l.repeat = true
 	} else if err := c.split(first); err != nil {
 		return nil, Format{}, err

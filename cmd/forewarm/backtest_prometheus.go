@@ -56,7 +56,8 @@ func (p *prometheusFlags) read(ctx context.Context, cfg *config.Config, pool str
 		return nil, usagef("-days is %d: it must be 1 to %d", p.days, maxBacktestDays)
 	}
 	c := remote.DefaultBackfill()
-	if c.URL = p.url; cfg != nil && cfg.Backfill.URL == p.url {
+	c.URL = p.url
+	if cfg != nil && cfg.Backfill.URL == p.url {
 		c = cfg.Backfill
 	}
 	reader, err := remote.NewPast(c)
