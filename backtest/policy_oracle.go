@@ -27,8 +27,7 @@ func newOracle(s Scene, set Setting) Policy {
 	}
 }
 
-// backlogs is the grid of waiting work in a plan, in replica-minutes. Work in between is rounded up, so a plan is never
-// too optimistic.
+// backlogs is the grid of waiting work in a plan, in replica-minutes. Work is rounded up, so no plan is too optimistic.
 var backlogs = [...]float64{0, .1, .2, .4, .7, 1, 1.5, 2, 3, 4.5, 7, 10, 20, 50, math.Inf(1)}
 
 // maxStates bounds a plan's memory: states of all minutes planned at once, 4 bytes each. A longer trace is planned in

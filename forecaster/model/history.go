@@ -175,8 +175,7 @@ func (h *History) LongMean(n int) float64 {
 	return sum / known
 }
 
-// Around is the mean of the half hour around minute m, interpolated between bins; NaN if it is unknown or older than 8
-// days.
+// Around is the mean of the half hour around minute m, interpolated between bins; NaN if unknown or older than 8 days.
 func (h *History) Around(m int64) float64 {
 	from := m - binMinutes/2
 	b, next := from/binMinutes, float64(from%binMinutes)/binMinutes

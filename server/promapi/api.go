@@ -38,8 +38,7 @@ const (
 	lookback     = 5 * time.Minute  // how long a sample is valid
 )
 
-// prometheusVersion is the release of the built-in Prometheus: module v0.315.0 is release 3.15.0. Clients derive the
-// supported API from it.
+// prometheusVersion is the release of the module v0.315.0. Clients derive the supported API from it.
 const prometheusVersion = "3.15.0"
 
 // patterns are the routes of Prometheus' API that exist here. Prometheus' router has more, such as those that write.

@@ -403,8 +403,7 @@ func (l *Log) open(ctx context.Context, stream jetstream.Stream, subject string)
 	return &head{sequence: first - 1, behind: true}, err
 }
 
-// catchUp reads a pool's decisions up to a tick, and reports whether the decision of that tick needs no write. It
-// compares a stored one.
+// catchUp reads and compares a pool's decisions up to a tick. exists reports that the tick's decision needs no write.
 func (l *Log) catchUp(ctx context.Context, stream jetstream.Stream, h *head, e *entry, tick time.Time) (exists bool, err error) {
 	for {
 		m, err := stream.GetMsg(ctx, h.sequence+1, jetstream.WithGetMsgSubject(e.subject()))
