@@ -111,7 +111,8 @@ func (d *Decision) limitText(r *ResourceEvidence, window time.Duration) string {
 	if r.Probability >= limitProbability {
 		verb = "will probably"
 	}
-	return fmt.Sprintf("%s %s be reached within %s (%s likely)", what, verb, wholeMinutes(window), likelihood(r.Probability))
+	return fmt.Sprintf("%s %s be reached within %s (%s likely)",
+		what, verb, wholeMinutes(window), likelihood(r.Probability))
 }
 
 // probabilitySentence is a sentence about the probability of an outcome, or about the utilisation if it is present.

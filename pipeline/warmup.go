@@ -89,7 +89,7 @@ func (e *poolEntry) learnWarmup(r *ingest.Replica, life features.ReplicaLife, mo
 	}
 }
 
-// pendingAges is how long ago each pending replica was requested: by the oldest open requests, else by its first report.
+// pendingAges is how long ago each pending replica was requested: by the oldest open requests, else its first report.
 func pendingAges(t time.Time, s *features.PoolState, asked []time.Time) []time.Duration {
 	if !s.Observed {
 		return nil
