@@ -19,6 +19,8 @@ package features
 
 import (
 	"math"
+	"slices"
+	"time"
 
 	"github.com/forewarm/forewarm/ingest"
 )
@@ -83,6 +85,13 @@ func (a *Aggregator) AddWatermark(w *ingest.Watermark) {
 	at := unixTimeOf(w.At)
 	p.Watermark = max(p.Watermark, at)
 	p.LastEvent = max(p.LastEvent, at)
+}
+
+// Passed reports whether the watermarks of all pools with current telemetry have passed the minute before t.
+func (a *Aggregator) Passed(t time.Time) bool {
+	end := unixTimeOf(t.Truncate(Minute))
+	stale := end - unixTime(a.cfg.StaleAfter)
+	return !slices.ContainsFunc(a.pools, func(p *pool) bool { return p.LastEvent > stale && p.Watermark < end })
 }
 
 // begin opens the span at the first record. Until the first Close, a record beyond the span moves it, so that one very

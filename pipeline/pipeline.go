@@ -301,7 +301,9 @@ func (p *Pipeline) ack(a *ingest.Ack) ingest.Reason {
 	return ""
 }
 
-// watermark moves time. If a pool had telemetry, its watermark means that silence until then was zero traffic.
+// watermark moves time. That of a pool means that its silence until then was zero traffic, if it ever had telemetry. On
+// the event clock a minute ends when the watermarks of all pools have passed it, or after the lateness: the records of
+// the other pools may come a moment later.
 func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Reason {
 	switch {
 	case w.Pool != "" && !p.serves(w.Pool):
@@ -312,7 +314,11 @@ func (p *Pipeline) watermark(w *ingest.Watermark, emit func(*Output)) ingest.Rea
 		p.aggregator.AddWatermark(w)
 	}
 	if w.Pool == "" || p.cfg.Clock == EventClock {
-		p.run(p.state.Time.watermarkTick(w.At), true, emit) // ticks decide
+		at := w.At
+		if w.Pool != "" && !p.aggregator.Passed(at) {
+			at = at.Add(-p.cfg.Features.Lateness)
+		}
+		p.run(p.state.Time.watermarkTick(at), true, emit)
 	}
 	return ""
 }

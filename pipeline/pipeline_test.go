@@ -258,6 +258,40 @@ func TestRefusedRecordsAddNoPool(t *testing.T) {
 	}
 }
 
+// TestWatermarksOfTwoPools: on the event clock the watermark of one pool does not end a minute whose records of another
+// pool come a moment later. One that fell silent is not waited for longer than the lateness.
+func TestWatermarksOfTwoPools(t *testing.T) {
+	cfg := eventConfig(t, "p", "q")
+	cfg.Features.Lateness = 10 * time.Second
+	p := New(cfg)
+	const last = 10 // minute with records of q
+	ticks := 0
+	emit := func(o *Output) {
+		ticks++
+		for i := range o.Minutes {
+			if m := &o.Minutes[i]; !m.Covered && m.Start.Before(midnight.Add(last*time.Minute)) && m.Start.After(midnight) {
+				t.Errorf("the minute %s of %s counts as one without telemetry", m.Start.Format(time.TimeOnly), m.Pool)
+			}
+		}
+	}
+	const minutes = 20
+	for m := range minutes {
+		start, end := midnight.Add(time.Duration(m)*time.Minute), midnight.Add(time.Duration(m+1)*time.Minute)
+		for _, pool := range []string{"p", "q"} {
+			if pool == "q" && m >= last {
+				continue
+			}
+			requests := oneRequest(start.Add(30 * time.Second))
+			requests[0].Pool = pool
+			p.Apply(&ingest.Batch{Requests: requests}, emit)
+			p.Apply(&ingest.Batch{Watermark: &ingest.Watermark{Pool: pool, At: end}}, emit)
+		}
+	}
+	if ticks != minutes {
+		t.Errorf("%d ticks, want one for each of %d minutes", ticks, minutes)
+	}
+}
+
 // TestTicksOnWallClock: each watermark has one decision. A watermark after an hour of silence has a tick for each
 // minute. Watermarks that are old or in the future have none.
 func TestTicksOnWallClock(t *testing.T) {
