@@ -1,6 +1,7 @@
 package features
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -102,7 +103,7 @@ func (f *fleet) add(r *ingest.Replica, n *Counters) (before ingest.Replica, life
 func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 	s := PoolState{ReportedAt: f.Reported, KVUsedMax: math.NaN(), WaitingPerReady: math.NaN()}
 	s.Preemptions, f.Preemptions = f.Preemptions, 0
-	waiting, reporting, capacities := 0.0, 0.0, []float64(nil)
+	waiting, reporting, tokens, sized := 0.0, 0.0, 0.0, 0.0
 	for _, r := range f.Replicas {
 		if r.Last.At.Before(at.Add(-ttl)) {
 			continue
@@ -111,8 +112,9 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 		switch r.Last.State {
 		case ingest.ReplicaReady:
 			s.Ready++
-			if r.Last.KVCapacityTokens > 0 {
-				capacities = append(capacities, float64(r.Last.KVCapacityTokens))
+			if kv := float64(r.Last.KVCapacityTokens); kv > 0 {
+				tokens, sized = tokens+kv, sized+1
+				s.KVCapacityLeast = min(cmp.Or(s.KVCapacityLeast, kv), kv)
 			}
 			used := r.Last.KVUsedRatio
 			if math.IsNaN(used) && r.Last.KVCapacityTokens > 0 {
@@ -133,9 +135,8 @@ func (f *fleet) state(at time.Time, ttl time.Duration) PoolState {
 		}
 	}
 	slices.SortFunc(s.PendingSince, time.Time.Compare)
-	slices.Sort(capacities)
-	if len(capacities) > 0 {
-		s.KVCapacityTokens = QuantileOf(capacities, .5)
+	if sized > 0 {
+		s.KVCapacityTokens = tokens / sized
 	}
 	if reporting > 0 {
 		s.WaitingPerReady = waiting / reporting
@@ -150,7 +151,8 @@ type PoolState struct {
 	PendingSince             []time.Time // when each pending or loading replica was first seen, ascending
 	ReportedAt               time.Time   // newest replica report; zero when none ever came
 
-	KVCapacityTokens float64 // per ready replica, median of the reports; 0 when unknown
+	KVCapacityTokens float64 // per ready replica, mean of the reports; 0 when unknown
+	KVCapacityLeast  float64 // of the ready replica with the smallest; 0 when unknown
 	KVUsedMax        float64 // highest KV use ratio of any ready replica; NaN when unknown
 	WaitingPerReady  float64 // queued requests per ready replica; NaN when unknown
 	Preemptions      float64 // since the previous tick

@@ -56,7 +56,7 @@ func TestPoolState(t *testing.T) {
 	}
 	want := PoolState{
 		Ready: 3, Pending: 2, Draining: 1, PendingSince: []time.Time{at(5), at(30)}, ReportedAt: at(50),
-		KVCapacityTokens: 2000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
+		KVCapacityTokens: 2000, KVCapacityLeast: 1000, KVUsedMax: .6, WaitingPerReady: 3, Preemptions: 8, Observed: true,
 	}
 	if diff := cmp.Diff(want, stateAt(t, a, 60), states); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -69,6 +69,17 @@ func TestPoolState(t *testing.T) {
 	a.AddReplica(reported("d", 130, ingest.ReplicaPending))
 	if s := stateAt(t, a, 180); len(s.PendingSince) != 2 || !s.PendingSince[1].Equal(at(130)) {
 		t.Errorf("pending again since %v, want a new start at %v", s.PendingSince, at(130))
+	}
+}
+
+// TestUnequalCaches: the capacity of a pool of unequal replicas is that of all their caches.
+func TestUnequalCaches(t *testing.T) {
+	a := New(testConfig())
+	for i, capacity := range []int64{4000, 4000, 4000, 1000} {
+		a.AddReplica(report(reported(fmt.Sprint(i), 1, ingest.ReplicaReady), capacity, -1, -1, -1, .5))
+	}
+	if s := stateAt(t, a, 60); s.KVCapacityTokens*float64(s.Ready) != 13000 || s.KVCapacityLeast != 1000 {
+		t.Errorf("%d replicas with %g tokens, the smallest with %g; want 13000 in all and 1000", s.Ready, s.KVCapacityTokens, s.KVCapacityLeast)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forewarm/forewarm/features"
+	"github.com/forewarm/forewarm/internal/value"
 )
 
 // Capacity is the safe load of one replica in a dimension. reportedKV is the KV capacity that engines report, 0 if they
@@ -24,6 +25,9 @@ type Lag interface {
 	// ReadyBy is the probability that a replica requested then, and not ready at now, is ready at t.
 	ReadyBy(requested, now, t time.Time) float64
 }
+
+// unequalCaches is how far the smallest KV cache of a replica may be below the mean without a warning.
+const unequalCaches = 0.1
 
 // LeadTime is how soon a decision can take effect: the 90 % quantile of the warm-up lag and one tick.
 func LeadTime(lag Lag) time.Duration { return lag.Quantile(0.9) + features.Minute }
@@ -132,6 +136,11 @@ func Project(
 		per, ok := pool.PerReplica(name, pf.Minute.State.KVCapacityTokens)
 		if !ok || !(per > 0) {
 			continue
+		}
+		least, mean := pf.Minute.State.KVCapacityLeast, pf.Minute.State.KVCapacityTokens
+		if name == features.DimKV && least < (1-unequalCaches)*mean {
+			p.Warnings = append(p.Warnings, fmt.Sprintf("the smallest KV cache of a replica has %s tokens, and the mean is %s: "+
+				"it is full first where requests are spread evenly", value.Short(least), value.Short(mean)))
 		}
 		if carries := pf.Minute.Carries(name, per); carries > per {
 			p.Warnings = append(p.Warnings, fmt.Sprintf(

@@ -8,7 +8,7 @@ import (
 )
 
 // snapshotVersion changes with the network, the targets, the levels or the meaning of a state below.
-const snapshotVersion = 33
+const snapshotVersion = 34
 
 // VersionError means that a state has another version than this program reads.
 type VersionError struct {
