@@ -54,3 +54,26 @@ func TestBreachWithUnknownLatency(t *testing.T) {
 		t.Errorf("the breach lasts 40 minutes without latencies: %+v", late.Breach)
 	}
 }
+
+// TestLatencyOfSlowReports: the newest minutes lack the slow attempts, which are reported when they end. The complete
+// minutes have them. More replicas are not judged by minutes from before they were ready.
+func TestLatencyOfSlowReports(t *testing.T) {
+	const newest, incomplete = 100, 6
+	in := scene{ready: 4, median: flat(40), last: 40, edit: func(in *Input) {
+		in.Pool.Config.SLO.TTFT = 2 * time.Second
+		for m := range latestMinutes {
+			l := features.Latency{Minute: int64(newest - latestMinutes + 1 + m), Reports: 60, TTFT: 5, ITL: math.NaN(), Complete: true}
+			if m >= latestMinutes-incomplete {
+				l.TTFT, l.Complete = .3, false
+			}
+			in.Signals = append(in.Signals, l)
+		}
+	}}.input(t)
+	d, _ := Decide(noon, in, State{}, DefaultConfig())
+	if len(d.Objectives) != 1 || d.Objectives[0].P90 != 5 || d.Breach == nil || d.Desired <= 4 {
+		t.Errorf("objectives %+v, breach %+v, %d replicas; want a breach with 5 s, and more than 4", d.Objectives, d.Breach, d.Desired)
+	}
+	if got, want := in.Signals.completeUntil(noon).Unix(), int64(60*(newest-incomplete+1)); got != want {
+		t.Errorf("complete until %d, want %d", got, want)
+	}
+}

@@ -89,37 +89,43 @@ func (p *draft) updateBreach() {
 		b.Since = p.Tick.UTC()
 	}
 	p.Breach, b.Until = &b, p.Tick.UTC()
+	known := p.in.Signals.completeUntil(p.Tick)
 	state := &p.in.Minute.State
 	if !p.in.Pool.Disaggregated || state.KVUsedMax >= kvDanger && state.WaitingPerReady >= 1 {
-		b.Own.step(p.Tick, p.own.supply.Ready, max(ttft, itl))
+		b.Own.step(p.Tick, known, p.own.supply.Ready, max(ttft, itl))
 		return
 	}
 	if b.TTFT {
-		b.Prefill.step(p.Tick, p.prefill.supply.Ready, ttft)
+		b.Prefill.step(p.Tick, known, p.prefill.supply.Ready, ttft)
 	}
 	if b.ITL {
-		b.Own.step(p.Tick, p.own.supply.Ready, itl)
+		b.Own.step(p.Tick, known, p.own.supply.Ready, itl)
 	}
 }
 
 // objective returns a latency divided by its objective, or 0 if it is within. was is whether it was over its objective
-// before. known is false if there is no objective, or if too few of the newest minutes have latencies.
+// before. known is false if there is no objective, or if too few of the newest minutes have latencies. Slow attempts are
+// reported last. So the latency is that of the newest minutes, or that of the newest complete ones if it is higher.
 func (p *draft) objective(
 	name string, of func(*features.Latency) float64, stated time.Duration, was bool,
 ) (excess float64, known bool) {
-	var recent []float64
-	reports := 0.
-	s := p.in.Signals
-	for i := len(s) - 1; i >= 0 && len(recent) < recentMinutes; i-- {
-		if v := of(&s[i]); !math.IsNaN(v) {
-			recent, reports = append(recent, v), reports+s[i].Reports
+	x := Objective{Latency: name, Stated: stated.Seconds()}
+	for _, complete := range [...]bool{false, true} {
+		var recent []float64
+		reports := 0.
+		for _, l := range slices.Backward(p.in.Signals) {
+			if v := of(&l); !math.IsNaN(v) && (l.Complete || !complete) && len(recent) < recentMinutes {
+				recent, reports = append(recent, v), reports+l.Reports
+			}
+		}
+		if len(recent) >= fewestRecent && reports >= minReports {
+			slices.Sort(recent)
+			x.P90, known = max(x.P90, features.QuantileOf(recent, .5)), stated > 0
 		}
 	}
-	if stated <= 0 || len(recent) < fewestRecent || reports < minReports {
+	if !known {
 		return 0, false
 	}
-	slices.Sort(recent)
-	x := Objective{Latency: name, P90: features.QuantileOf(recent, .5), Stated: stated.Seconds()}
 	limit := x.Stated
 	if was {
 		limit *= objectiveBack
@@ -131,8 +137,9 @@ func (p *draft) objective(
 	return excess, true
 }
 
-// step updates the floor at now, with ready replicas and a latency of excess times its objective.
-func (r *Relief) step(now time.Time, ready int, excess float64) {
+// step updates the floor at now, with ready replicas and a latency of excess times its objective, which is known until
+// then.
+func (r *Relief) step(now, until time.Time, ready int, excess float64) {
 	switch {
 	case ready == 0 || r.Failed:
 	case r.Replicas == 0:
@@ -142,7 +149,7 @@ func (r *Relief) step(now time.Time, ready int, excess float64) {
 		r.ReadyAt = time.Time{}
 	case r.ReadyAt.IsZero():
 		r.ReadyAt = now.UTC()
-	case now.Sub(r.ReadyAt) < reliefJudged:
+	case until.Sub(r.ReadyAt) < reliefJudged:
 	case excess > (1-minRelief)*r.Excess:
 		r.Failed = true
 	default:
@@ -219,6 +226,16 @@ func (s Signals) Add(open []features.Latency) Signals {
 	}
 	all := slices.Concat(s[:n], open)
 	return all[max(0, len(all)-latestMinutes):]
+}
+
+// completeUntil is the end of the newest complete minute; now if none is complete.
+func (s Signals) completeUntil(now time.Time) time.Time {
+	for _, l := range slices.Backward(s) {
+		if l.Complete {
+			return time.Unix(60*(l.Minute+1), 0)
+		}
+	}
+	return now
 }
 
 // latency is s seconds, for people.

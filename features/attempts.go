@@ -99,6 +99,7 @@ func (p *pool) tried(s *queuePressure, e *delta) {
 	if !e.ends {
 		return
 	}
+	s.Ended++
 	switch {
 	case !e.neverServed() && e.arrived != never && e.started != never:
 		s.Waited += float32(e.arrived.secondsTo(max(e.arrived, e.started)))
@@ -157,7 +158,8 @@ type queuePressure struct {
 
 	Failed      float32 `cbor:"7,keyasint,omitempty"` // this and the next as in Attempts
 	FailedCalls float32 `cbor:"8,keyasint,omitempty"`
-	Unseen      float32 `cbor:"9,keyasint,omitempty"` // prompt tokens of the first attempts that never reached an engine
+	Unseen      float32 `cbor:"9,keyasint,omitempty"`  // prompt tokens of the first attempts that never reached an engine
+	Ended       float32 `cbor:"10,keyasint,omitempty"` // of Attempts
 }
 
 // wait is the mean time in the queue in seconds; ok is false for too few attempts.

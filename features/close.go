@@ -95,7 +95,7 @@ func (a *Aggregator) collect(m int64) {
 // latencies has each minute of the open span that has begun.
 func (a *Aggregator) latencies(p *pool) (out []Latency) {
 	for m := a.oldest(); m <= a.Open; m++ {
-		out = append(out, p.Coverage.at(m).Served.latency(m))
+		out = append(out, a.latency(p, m))
 	}
 	return out
 }

@@ -60,12 +60,26 @@ type Latency struct {
 	Minute    int64   // since 1970
 	Reports   float64 // number of values behind the percentiles
 	TTFT, ITL float64 // time to the first token and time per output token, s
+	Complete  bool    // nearly all attempts have ended and were reported: no more slow ones are to come
 }
 
+// completeShare is the share of reported attempts from which a Latency is complete.
+const completeShare = 0.95
+
 // latency has the percentiles of a minute.
-func (s *Served) latency(minute int64) Latency {
+func (a *Aggregator) latency(p *pool, minute int64) Latency {
+	c := p.Coverage.at(minute)
+	s, counted, expected := &c.Served, 0.0, 0.0
+	for _, class := range p.classes {
+		if now := class.Nowcasts.of(a.Open - minute); now != nil {
+			counted, expected = counted+now[0].Counted, expected+now[0].Mean
+		} else if w := class.Buckets.find(minute); w != nil {
+			counted, expected = counted+w.Requests, expected+w.Requests
+		}
+	}
 	return Latency{
 		Minute: minute, Reports: s.TTFT.Count() + s.ITL.Count(), TTFT: s.TTFT.Quantile(.9), ITL: s.ITL.Quantile(.9),
+		Complete: float64(c.Queue.Ended)*counted >= completeShare*float64(c.Queue.Attempts)*expected,
 	}
 }
 

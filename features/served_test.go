@@ -46,6 +46,22 @@ func TestMeanITL(t *testing.T) {
 	}
 }
 
+// TestCompleteLatencies: a minute with an attempt that has arrived and not ended is not complete.
+func TestCompleteLatencies(t *testing.T) {
+	a := New(testConfig())
+	arrived := changed(request("b", 1), func(r *ingest.Request) { r.Phase = ingest.PhaseArrived })
+	mustAdd(t, a, changed(request("a", 1), times(1, 2, 6)), arrived)
+	complete := func(s float64) bool {
+		_, pools := a.Close(at(s))
+		return pools[0].Latencies[len(pools[0].Latencies)-int(s/60)].Complete
+	}
+	before := complete(60)
+	a.AddAttempt(changed(request("b", 1), times(1, 41, 61)), Earlier{ArrivalCounted: true, PromptCounted: true})
+	if after := complete(120); before || !after {
+		t.Errorf("complete %v with a running attempt and %v after its end, want false and true", before, after)
+	}
+}
+
 // TestLatencies: a slow attempt of one class that is reported late raises the latency of its minute. The attempts of
 // the other classes still count.
 func TestLatencies(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // snapshotVersion changes with the layout of state.
-const snapshotVersion = 39
+const snapshotVersion = 40
 
 // state is the first part of a Pipeline's state. Then follow the parts of the Forecaster, the ids of seen requests, a
 // poolEntry for each pool, and the parts of the Aggregator: a CBOR sequence (RFC 8742), so neither writer nor reader
