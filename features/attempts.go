@@ -9,7 +9,7 @@ type Attempts struct {
 
 	Minute      int64   // Unix time
 	Retries     float32 // attempts at calls that were counted before
-	Failed      float32 // attempts of any number that were rejected, cancelled or failed
+	Failed      float32 // attempts of any number that were rejected, failed or cancelled in the queue
 	FailedCalls float32 // those of Failed that are counted as calls
 
 	Calls    [forecastDimensions]float32 // demand, without the correction for queues
@@ -107,7 +107,7 @@ func (p *pool) tried(s *queuePressure, e *delta) {
 	case e.neverServed() && e.how != failed: // a failure is no evidence of a queue
 		s.Turned++
 	}
-	if e.how == completed {
+	if e.how == completed || e.stopped() {
 		return
 	}
 	s.Failed++

@@ -124,7 +124,7 @@ const (
 	served   demandKind = iota // served at once: throughput is demand
 	retried                    // a repetition: throughput is no demand
 	unserved                   // did not finish: the expected demand replaces throughput
-	delayed                    // waited in a queue: the same without the wait replaces throughput
+	delayed                    // waited in a queue, or was cancelled: while the pool is too full, the same without that replaces throughput
 )
 
 // throughput counts what an attempt generated and held in one minute, in tokens and token-seconds, where that is no
@@ -186,18 +186,18 @@ type callDemand struct {
 }
 
 // demand is the kind of an attempt, and the demand of an unserved or delayed call: what it would hold and generate if
-// served from its arrival to its end at the class's speed without a queue. A delayed call has its own lengths. An
-// unserved one has expected lengths: cached tokens from the class's share, output from the tokens generated so far, at
-// most its limit. It counts as served when its output cannot be estimated.
+// served from its arrival to its end at the class's speed without a queue. A call that ended has its own lengths. Another
+// one has expected lengths: cached tokens from the class's share, output from the tokens generated so far, at most its
+// limit. It counts as served when its output cannot be estimated.
 func (e *delta) demand(c *class) (kind demandKind, d callDemand) {
 	switch {
 	case !e.call:
 		return retried, d
 	case e.prompt < 0:
 		return served, d
-	case e.how != completed:
+	case e.how != completed && !e.stopped():
 		kind = unserved
-	case e.output >= 0 && e.waited(c) >= minQueueDelay:
+	case e.stopped() || e.output >= 0 && e.waited(c) >= minQueueDelay:
 		kind = delayed
 	default:
 		return served, d
@@ -206,7 +206,7 @@ func (e *delta) demand(c *class) (kind demandKind, d callDemand) {
 	todo := e.uncached()
 	prefill, itl := c.speed()
 	d.scale = 1
-	if kind == unserved {
+	if e.how != completed {
 		if e.cached < 0 || e.neverServed() {
 			if share := c.Expected.Cached.with(c.pool.Expected.Cached.of()); share > 0 {
 				d.cached = share * prompt

@@ -23,7 +23,7 @@ func withHistory(t *testing.T) *Aggregator {
 	return a
 }
 
-// Requests that are rejected, cancelled or fail count as demand with the tokens that are expected of their class.
+// Requests that are rejected, cancelled in the queue or fail count as demand with the tokens that are expected of their class.
 func TestExpectedDemand(t *testing.T) {
 	cancelled := func(r *ingest.Request) { r.Phase = ingest.PhaseCancelled }
 	limit := func(n int64) func(*ingest.Request) { return func(r *ingest.Request) { r.MaxOutputTokens = n } }
@@ -31,15 +31,14 @@ func TestExpectedDemand(t *testing.T) {
 		r                       *ingest.Request
 		prefill, output, within float64 // tokens; within is the tolerance of output, relative
 	}{
-		"short":                     {rejection("a", 70), 50, 20, .1},
-		"long":                      {rejection("a", 70, ofClass("long"), tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
-		"limited":                   {rejection("a", 70, limit(8)), 50, 8, 0},
-		"cached by a gateway":       {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
-		"cancelled in the queue":    {changed(request("a", 70), cancelled, tokens(100, ingest.Unknown, 0)), 50, 20, .1},
-		"cancelled while running":   {changed(request("a", 70), cancelled, tokens(100, 50, 5), times(70, 71, 72)), 50, 25, .1},
-		"cancelled beyond the mean": {changed(request("a", 70), cancelled, tokens(100, 50, 400), times(70, 71, 72)), 50, 420, .05},
-		"failed":                    {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 5)), 50, 25, .1},
-		"new class":                 {rejection("a", 70, ofClass("new")), 99.5, 110, .05},
+		"short":                  {rejection("a", 70), 50, 20, .1},
+		"long":                   {rejection("a", 70, ofClass("long"), tokens(10_000, ingest.Unknown, ingest.Unknown)), 10_000, 200, .05},
+		"limited":                {rejection("a", 70, limit(8)), 50, 8, 0},
+		"cached by a gateway":    {rejection("a", 70, tokens(100, 100, ingest.Unknown)), 50, 20, .1},
+		"cancelled in the queue": {changed(request("a", 70), cancelled, tokens(100, ingest.Unknown, 0)), 50, 20, .1},
+		"failed beyond the mean": {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 400), times(70, 71, 72)), 50, 420, .05},
+		"failed":                 {changed(request("a", 70), func(r *ingest.Request) { r.Status = ingest.StatusError }, tokens(100, 50, 5)), 50, 25, .1},
+		"new class":              {rejection("a", 70, ofClass("new")), 99.5, 110, .05},
 	} {
 		a, h := withHistory(t), history{}
 		h.closeUntil(t, a, 1, 1)
@@ -64,6 +63,30 @@ func TestExpectedDemand(t *testing.T) {
 		prompt := float64(tt.r.PromptTokens)
 		if want := prompt*dims[DimPrefill]/1000 + .01*(prompt*tt.output+tt.output*tt.output/2); math.Abs(dims[DimKV]/want-1) > .4 {
 			t.Errorf("%s: %.0f token-seconds, want about %.0f", name, dims[DimKV], want)
+		}
+	}
+}
+
+// Who cancels an answer that is coming wants no more of it: the demand is what was served. While a queue grows, the whole
+// answer counts.
+func TestDemandOfStoppedRequests(t *testing.T) {
+	for queue, want := range map[int64]float64{0: 5, 8: 25} {
+		a, h := withHistory(t), history{}
+		cover(a, 600)
+		for m := range 6 {
+			r := reported("r", float64(m)*60, ingest.ReplicaReady)
+			r.Waiting = queue * int64(m)
+			if m < 4 { // the last ones end minutes 0, 1 and 2
+				a.AddReplica(r)
+			}
+			h.closeUntil(t, a, m, m)
+			if m == 1 {
+				mustAdd(t, a, changed(request("a", 61), phase(ingest.PhaseCancelled), tokens(100, 50, 5), times(61, 62, 63)))
+			}
+		}
+		w := h.window(t, "chat", 1)
+		if v, ok := valueIn(DimDecode, &w); !ok || math.Abs(v*60/want-1) > .1 || w.Censored != (queue > 0) || w.OutputWasted != 5 {
+			t.Errorf("a queue of %d more a minute: %.1f tokens, censored %v, wasted %v; want %v and 5 wasted", queue, v*60, w.Censored, w.OutputWasted, want)
 		}
 	}
 }

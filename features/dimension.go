@@ -68,7 +68,7 @@ var Dimensions = []Dimension{
 	{
 		Name: DimDecode, Unit: "tokens/s", Series: "forewarm_demand_decode_tokens_per_second",
 		Help: "Output tokens, in the minute in which they were generated, or in which the request arrived if its record has no times. Also those " +
-			"expected of calls that were not served to their end. While the pool was too full (censored minutes), as if all calls were served when they arrived.",
+			"expected of calls that failed or were turned away. While the pool was too full (censored minutes), as if all calls were served to their end when they arrived.",
 		reports: ReportsOutput,
 		parts: func(w *Window) parts {
 			return parts{
@@ -79,8 +79,8 @@ var Dimensions = []Dimension{
 	},
 	{
 		Name: DimKV, Unit: "tokens", Series: "forewarm_demand_kv_tokens",
-		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that were not served to their end. " +
-			"While the pool was too full (censored minutes), as if all calls were served when they arrived.",
+		Help: "KV-cache tokens, averaged over the minute: those held, and those expected of calls that failed or were turned away. " +
+			"While the pool was too full (censored minutes), as if all calls were served to their end when they arrived.",
 		reports: ReportsKV,
 		parts: func(w *Window) parts {
 			return parts{

@@ -19,8 +19,9 @@ type Earlier struct {
 // A request counts once, in the minute of its arrival, however it ends. If a producer also sends a record at arrival
 // (ingest.PhaseArrived), that record counts the request and its prompt, and the record at the end adds the rest.
 //
-// A rejected, cancelled or failed request is demand too: its prompt, and the expected output, cached share and
-// occupancy of its class, at least the generated output. A retry of a counted call counts in Retries, and its work in
+// A rejected or failed request, and one cancelled in the queue, is demand too: its prompt, and the expected output,
+// cached share and occupancy of its class, at least the generated output. One cancelled while it was served is so only
+// in a Censored minute, and else what it was served. A retry of a counted call counts in Retries, and its work in
 // the Retried fields. See Attempts.
 //
 // If the times of the first and the last token are known, output tokens count in the minutes that generated them, and
@@ -259,6 +260,9 @@ func outcomeOf(r *ingest.Request) outcome {
 func (e *delta) neverServed() bool {
 	return e.how == rejected || e.how != completed && e.started == never && e.first == never && e.output <= 0
 }
+
+// stopped reports that a user cancelled an answer that was coming: no more of it is wanted, unless the pool was too full.
+func (e *delta) stopped() bool { return e.how == cancelled && !e.neverServed() }
 
 // teaches reports whether expected lengths are learned from the attempt. Retries are left out: they are mostly of long
 // calls. Errors are left out: one at the end would count as an output that continues.
