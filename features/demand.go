@@ -124,7 +124,7 @@ const (
 	served   demandKind = iota // served at once: throughput is demand
 	retried                    // a repetition: throughput is no demand
 	unserved                   // did not finish: the expected demand replaces throughput
-	delayed                    // waited in a queue, or was cancelled: while the pool is too full, the same without that replaces throughput
+	delayed                    // waited or was cancelled: in a Censored minute, demand without that replaces throughput
 )
 
 // throughput counts what an attempt generated and held in one minute, in tokens and token-seconds, where that is no
