@@ -67,23 +67,29 @@ func TestExpectedDemand(t *testing.T) {
 	}
 }
 
+// withQueue closes six minutes. In each of the first ones a replica reports more waiting requests. r arrives in minute 1.
+func withQueue(t *testing.T, a *Aggregator, more int64, r *ingest.Request) (h history) {
+	t.Helper()
+	cover(a, 600)
+	for m := range 6 {
+		report := reported("r", float64(m)*60, ingest.ReplicaReady)
+		report.Waiting = more * int64(m)
+		if m < 4 { // the last ones end minutes 0, 1 and 2
+			a.AddReplica(report)
+		}
+		h.closeUntil(t, a, m, m)
+		if m == 1 {
+			mustAdd(t, a, r)
+		}
+	}
+	return h
+}
+
 // Who cancels an answer that is coming wants no more of it: the demand is what was served. While a queue grows, the whole
 // answer counts.
 func TestDemandOfStoppedRequests(t *testing.T) {
 	for queue, want := range map[int64]float64{0: 5, 8: 25} {
-		a, h := withHistory(t), history{}
-		cover(a, 600)
-		for m := range 6 {
-			r := reported("r", float64(m)*60, ingest.ReplicaReady)
-			r.Waiting = queue * int64(m)
-			if m < 4 { // the last ones end minutes 0, 1 and 2
-				a.AddReplica(r)
-			}
-			h.closeUntil(t, a, m, m)
-			if m == 1 {
-				mustAdd(t, a, changed(request("a", 61), phase(ingest.PhaseCancelled), tokens(100, 50, 5), times(61, 62, 63)))
-			}
-		}
+		h := withQueue(t, withHistory(t), queue, changed(request("a", 61), phase(ingest.PhaseCancelled), tokens(100, 50, 5), times(61, 62, 63)))
 		w := h.window(t, "chat", 1)
 		if v, ok := valueIn(DimDecode, &w); !ok || math.Abs(v*60/want-1) > .1 || w.Censored != (queue > 0) || w.OutputWasted != 5 {
 			t.Errorf("a queue of %d more a minute: %.1f tokens, censored %v, wasted %v; want %v and 5 wasted", queue, v*60, w.Censored, w.OutputWasted, want)
@@ -127,19 +133,7 @@ func TestDemandOfRetries(t *testing.T) {
 // served.
 func TestDemandOfQueuedRequests(t *testing.T) {
 	for _, queue := range []int64{0, 8} {
-		a, h := New(testConfig()), history{}
-		cover(a, 600)
-		for m := range 6 {
-			r := reported("r", float64(m)*60, ingest.ReplicaReady)
-			r.Waiting = queue * int64(m)
-			if m < 4 { // the last ones end minutes 0, 1 and 2
-				a.AddReplica(r)
-			}
-			h.closeUntil(t, a, m, m)
-			if m == 1 {
-				mustAdd(t, a, changed(request("a", 61), tokens(100, 0, 50), times(125, 125.5, 130)))
-			}
-		}
+		h := withQueue(t, New(testConfig()), queue, changed(request("a", 61), tokens(100, 0, 50), times(125, 125.5, 130)))
 		// 0.1 s of prefill and 0.5 s of decoding when there is no queue.
 		asked, held := 100*.6+50*.5/2, 100*5+50*4.5/2
 		want := map[bool][2]map[string]float64{

@@ -9,7 +9,7 @@ type Load struct {
 	Cached   float64 // part of Prompt
 	Output   float64
 	// Spread is the KV cache that requests hold, divided by what they would hold with prompts of one length and
-	// exponentially distributed outputs. It is several if lengths vary more.
+	// exponentially distributed outputs. It is above 1 if lengths vary more.
 	Spread float64
 }
 

@@ -37,7 +37,8 @@ func launchPool(t testing.TB, change func(*capacity.Config)) Pool {
 	return Pool{Pool: p, Replicas: 10, WaitingPerReplica: 4}
 }
 
-// launchTraffic is 100 requests/s with 180k prompt and 6k output tokens/s, 85 % of the prompts from cache, that hold 83,098 KV tokens.
+// launchTraffic is 100 requests/s with 180k prompt and 6k output tokens/s. 85 % of the prompts come from the cache. The
+// requests hold 83,098 KV tokens.
 func launchTraffic() Traffic {
 	return Traffic{Source: "test", Minutes: []Load{FromRates(100, 27_000, 153_000, 6000, 83_098, 65_000, .0075)}}
 }

@@ -73,7 +73,8 @@ func TestPlanMemory(t *testing.T) {
 	}
 }
 
-// TestPlanSources: stated traffic and a trace of the same traffic have nearly the same plan. Stated outputs are exponential, and hold more.
+// TestPlanSources: stated traffic and a trace of the same traffic have nearly the same plan. Stated outputs are taken as
+// exponential, so they hold a little more.
 func TestPlanSources(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
